@@ -1,0 +1,187 @@
+"""The compiled plan: everything the engine reads, as flat constant arrays.
+
+Names, TOML and Python objects of the scenario end here. ``docs/MODEL.md`` says what each value means for a packet.
+Shapes use: N nodes, H hosts (nodes 0..H-1), P ports, C classes, S switches (node H+i is switch i), Q queue pairs (QPs), O operations, K NIC profiles, G route groups.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+NONE = -1
+FOREVER_PS = 2**62
+"""A time that never comes."""
+
+OP_SEND, OP_RECV, OP_CALC = 0, 1, 2
+CC_NONE, CC_FIXED, CC_DCQCN_PAPER, CC_DCQCN_ADAPTER = 0, 1, 2, 3
+NOTIFY_CNP, NOTIFY_ECHO = 0, 1
+SCHEDULER_WINDOW, SCHEDULER_CLASSIC, SCHEDULER_CREATION = 0, 1, 2
+"""Window engine; one global heap with the device-local order; one global heap with ties in creation order (ns3)."""
+
+ROUTE_NONE, ROUTE_LOCAL, ROUTE_SET_BASE = -1, -2, -16
+"""Route entries: >= 0 a port id; ROUTE_SET_BASE - s is ECMP set s."""
+
+
+def _array(dtype: str):
+    return field(metadata={"dtype": dtype})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Constant input of one simulation run."""
+
+    # Run.
+    seed: int  # 0 .. 2**64-1
+    until_ps: int  # the run ends here at the latest; FOREVER_PS for none
+    sample_ps: int  # length of a `ports` interval; 0 turns the table off
+    scheduler: int  # SCHEDULER_*
+    truncate_ns: bool  # compatibility time rule (MODEL 1)
+    ns3_buffer: bool  # compatibility buffer rule (MODEL 13)
+    ns3_nic: bool  # compatibility NIC: cyclic QP list, ACKs first, never paused and not merged
+    ns3_pfc: bool  # compatibility PFC: one frame per change, no expiry
+    round_robin: bool  # switch queues: round robin over classes instead of strict priority
+
+    # Frames (MODEL 3), bytes.
+    mtu_bytes: int
+    header_bytes: int
+    reth_bytes: int
+    ack_bytes: int
+    cnp_bytes: int
+    pfc_bytes: int
+    wire_overhead_bytes: int
+    frame_min_bytes: int
+    pad_bytes: int  # 1 for no padding
+
+    # Classes, highest strict priority first.
+    class_lossless: np.ndarray = _array("u1")  # (C,) 0 or 1
+    class_ecn: np.ndarray = _array("u1")  # (C,) 1 if its data is ECN-capable
+    class_ack: np.ndarray = _array("u1")  # (C,) class of the ACKs and NAKs of data in this class
+    cnp_class: int
+
+    # Nodes.
+    host_count: int
+    node_port_start: np.ndarray = _array("i4")  # (N+1,)
+    node_seed: np.ndarray = _array("u4")  # (N,) ECMP seed
+    node_route_row: np.ndarray = _array("i4")  # (N,) row of `route`, NONE for hosts with fewer than two ports
+    switch_buffer_bytes: np.ndarray = _array("i8")  # (S,) whole buffer
+    switch_pool_bytes: np.ndarray = _array("i8")  # (S,) shared pool: buffer less reserved and headroom
+    switch_latency_ps: np.ndarray = _array("i8")  # (S,) pipeline
+
+    # Ports. A port's link is the direction it sends in.
+    port_node: np.ndarray = _array("i4")  # (P,)
+    port_peer: np.ndarray = _array("i4")  # (P,) port at the other end
+    port_rate_bps: np.ndarray = _array("i8")  # (P,)
+    port_delay_ps: np.ndarray = _array("i8")  # (P,) propagation
+    port_pause_ps: np.ndarray = _array("i8")  # (P,) pause time in the PFC frames this port sends; 0 = until XON
+    port_pfc_response_ps: np.ndarray = _array("i8")  # (P,) from receipt of a PFC frame to its effect
+
+    # Per (port, class), index port * C + class. Bytes, unless said.
+    pq_reserved_bytes: np.ndarray = _array("i8")  # (P*C,) ingress
+    pq_headroom_bytes: np.ndarray = _array("i8")  # (P*C,) ingress
+    pq_alpha_q16: np.ndarray = _array("i8")  # (P*C,) ingress dt_alpha x 65536
+    pq_xon_offset_bytes: np.ndarray = _array("i8")  # (P*C,) ingress
+    pq_egress_alpha_q16: np.ndarray = _array("i8")  # (P*C,) egress limit of lossy classes x 65536
+    pq_kmin_bytes: np.ndarray = _array("i8")  # (P*C,) egress ECN
+    pq_kmax_bytes: np.ndarray = _array("i8")  # (P*C,) below 2**31
+    pq_pmax_q32: np.ndarray = _array("i8")  # (P*C,) pmax x 2**32
+
+    # Routing (MODEL 8).
+    host_group: np.ndarray = _array("i4")  # (H,) destination group, below 65536
+    host_access_port: np.ndarray = _array("i4")  # (H,) switch-side port of a single-homed host, else NONE
+    route: np.ndarray = _array("i4")  # (rows * G,) see ROUTE_*
+    group_count: int
+    nexthop_start: np.ndarray = _array("i4")  # (sets+1,)
+    nexthop_port: np.ndarray = _array("i4")  # port ids
+
+    # NIC profiles.
+    host_nic: np.ndarray = _array("i4")  # (H,) profile
+    nic_cc: np.ndarray = _array("u1")  # (K,) CC_*
+    nic_notify: np.ndarray = _array("u1")  # (K,) NOTIFY_*, applied by the receiver
+    nic_fixed_rate_bps: np.ndarray = _array("i8")  # (K,)
+    nic_ack_every: np.ndarray = _array("i4")  # (K,) packets
+    nic_window_packets: np.ndarray = _array("i8")  # (K,) 0 = none
+    nic_rto_ps: np.ndarray = _array("i8")  # (K,)
+    nic_retry_count: np.ndarray = _array("i4")  # (K,)
+    nic_cnp_interval_ps: np.ndarray = _array("i8")  # (K,)
+    nic_g: np.ndarray = _array("f8")  # (K,) DCQCN g, weight of the new value
+    nic_alpha_init: np.ndarray = _array("f8")  # (K,)
+    nic_alpha_timer_ps: np.ndarray = _array("i8")  # (K,) Ta
+    nic_decrease_timer_ps: np.ndarray = _array("i8")  # (K,) Td, adapter only
+    nic_decrease_offset_ps: np.ndarray = _array("i8")  # (K,) added to the first check only
+    nic_increase_timer_ps: np.ndarray = _array("i8")  # (K,) Tr
+    nic_byte_reset: np.ndarray = _array("i8")  # (K,) 0 = no byte counter
+    nic_threshold: np.ndarray = _array("i4")  # (K,) F
+    nic_rate_ai_bps: np.ndarray = _array("i8")  # (K,)
+    nic_rate_hai_bps: np.ndarray = _array("i8")  # (K,)
+    nic_rate_min_bps: np.ndarray = _array("i8")  # (K,)
+    nic_min_dec_fac: np.ndarray = _array("f8")  # (K,) least R_new / R_old of one decrease, 0..1
+    nic_clamp_target: np.ndarray = _array("u1")  # (K,)
+
+    # Queue pairs.
+    qp_src: np.ndarray = _array("i4")  # (Q,) host
+    qp_dst: np.ndarray = _array("i4")  # (Q,) host
+    qp_class: np.ndarray = _array("u1")  # (Q,)
+    qp_hash: np.ndarray = _array("u4")  # (Q,) flow hash of the data direction
+    qp_ack_hash: np.ndarray = _array("u4")  # (Q,) flow hash of ACKs, NAKs and CNPs
+    qp_op_start: np.ndarray = _array("i4")  # (Q+1,)
+    qp_op: np.ndarray = _array("i4")  # send operations of each QP, in order
+
+    # Operations.
+    op_kind: np.ndarray = _array("u1")  # (O,) OP_*
+    op_host: np.ndarray = _array("i4")  # (O,) host that runs it
+    op_qp: np.ndarray = _array("i4")  # (O,) QP of a send, else NONE
+    op_bytes: np.ndarray = _array("i8")  # (O,) payload of a send
+    op_duration_ps: np.ndarray = _array("i8")  # (O,) of a calc
+    op_start_ps: np.ndarray = _array("i8")  # (O,) earliest posting
+    op_peer: np.ndarray = _array("i4")  # (O,) recv <-> send that it matches, else NONE
+    op_dependency_count: np.ndarray = _array("i4")  # (O,)
+    op_successor_start: np.ndarray = _array("i4")  # (O+1,)
+    op_successor: np.ndarray = _array("i4")  # operations of the same host
+    host_op_start: np.ndarray = _array("i4")  # (H+1,)
+    host_op: np.ndarray = _array("i4")  # operations without dependencies, by (start_ps, id) within a host
+
+    def __post_init__(self) -> None:
+        """Convert every array to its contiguous dtype and make it read-only."""
+        for item in fields(self):
+            dtype = item.metadata.get("dtype")
+            if dtype is not None:
+                array = np.array(getattr(self, item.name), dtype=dtype, order="C")
+                array.flags.writeable = False
+                object.__setattr__(self, item.name, array)
+
+    @property
+    def node_count(self) -> int:
+        """Hosts and switches."""
+        return len(self.node_port_start) - 1
+
+    @property
+    def port_count(self) -> int:
+        """Ports of all nodes."""
+        return len(self.port_node)
+
+    @property
+    def class_count(self) -> int:
+        """Traffic classes, 1..8."""
+        return len(self.class_lossless)
+
+    @property
+    def qp_count(self) -> int:
+        """Queue pairs."""
+        return len(self.qp_src)
+
+    @property
+    def op_count(self) -> int:
+        """Operations."""
+        return len(self.op_kind)
+
+    def digest(self) -> str:
+        """SHA-256 over every field, in hex: the identity of a run."""
+        total = hashlib.sha256()
+        for item in fields(self):
+            value = getattr(self, item.name)
+            total.update(item.name.encode())
+            total.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+        return total.hexdigest()

@@ -1,0 +1,164 @@
+"""Ideal completion times: how long each message takes on an otherwise empty network.
+
+Counted from posting to the arrival of the last byte at the receiver, by the rules of MODEL: store and forward at every
+switch, pipeline latency, and the pacing of the sender. Control frames, windows and congestion control other than a
+fixed rate do not enter. The result is exact: a message that has the network for itself takes this long to the
+picosecond.
+
+**Path.** Where a device has several equal-cost next hops, the one with the highest rate is taken, then the one with the
+shortest cable, then the lowest port: a message that hashing puts on a slower path of an uneven fabric is slower than
+ideal. In an even fabric all choices give the same time.
+
+**Formula.** A message is a first packet (it carries the RETH), equal packets in the middle, and a last one. Packet p starts
+on hop h when it has arrived there and packet p - 1 has left, so the completion time is the longest path through the grid of
+packets and hops, in which every point costs its wire time. As all middle packets cost the same, a longest path moves
+from one packet to the next on at most three hops: the first packet is followed up to some hop, the last one from some
+hop on, and the rest queue behind each other at the slowest hop between. The maximum over these hops is found in one
+pass from each side. A sender slower than its link costs its pacing gap instead of the wire time at the first hop.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabemu.plan import CC_FIXED, FOREVER_PS, NONE, OP_SEND, ROUTE_LOCAL, ROUTE_SET_BASE, Plan
+
+_CHUNK = 1 << 15  # messages at a time: bounds memory and keeps the columns in cache
+
+Int64s = NDArray[np.int64]
+
+
+def ideal_completion_ps(plan: Plan) -> Int64s:
+    """(O,) picoseconds from posting to delivery of every send on an empty network; NONE for other operations.
+
+    Times that do not fit are FOREVER_PS. Raises ValueError if a send has no route.
+    """
+    result = np.full(plan.op_count, NONE, dtype=np.int64)
+    sends = np.flatnonzero(plan.op_kind == OP_SEND)
+    preferred = _preferred_ports(plan)
+    for first in range(0, len(sends), _CHUNK):
+        chunk = sends[first : first + _CHUNK]
+        qps = plan.op_qp[chunk]
+        ports, lengths, constant_ps = _paths(plan, preferred, plan.qp_src[qps], plan.qp_dst[qps])
+        result[chunk] = _completion_ps(plan, plan.op_bytes[chunk], plan.qp_src[qps], ports, lengths) + constant_ps
+    np.minimum(result, FOREVER_PS, out=result)
+    return result
+
+
+def wire_ps(frame_bytes: Int64s, rate_bps: Int64s, *, overhead_bytes: int, truncate_ns: bool) -> Int64s:
+    """Time of frames on the wire (MODEL 1), element by element."""
+    bits = (frame_bytes + overhead_bytes) * 8
+    if truncate_ns:
+        return bits * 10**9 // rate_bps * 1000
+    return -(-bits * 10**12 // rate_bps)
+
+
+def data_frame_bytes(plan: Plan, payload_bytes: Int64s, *, first: bool) -> Int64s:
+    """Frame of a data packet (MODEL 3) of each payload; `first` adds the RETH."""
+    padded = -(-payload_bytes // plan.pad_bytes) * plan.pad_bytes
+    return np.maximum(plan.frame_min_bytes, padded + plan.header_bytes + (plan.reth_bytes if first else 0))
+
+
+def _preferred_ports(plan: Plan) -> NDArray[np.int32]:
+    """(sets,) the port of every equal-cost set that the ideal path takes."""
+    set_count = len(plan.nexthop_start) - 1
+    set_of_member = np.repeat(np.arange(set_count), np.diff(plan.nexthop_start))
+    members = plan.nexthop_port
+    order = np.lexsort((members, plan.port_delay_ps[members], -plan.port_rate_bps[members], set_of_member))
+    return members[order[plan.nexthop_start[:-1]]] if set_count else members
+
+
+def _paths(
+    plan: Plan, preferred: NDArray[np.int32], src: NDArray[np.int32], dst: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64], Int64s]:
+    """Ports of every path, (n, hops) padded with 0; (n,) hops; (n,) propagation and pipeline latency."""
+    count = len(src)
+    group = plan.host_group[dst]
+    route = plan.route.reshape(-1, plan.group_count)
+    latency_ps = np.concatenate([np.zeros(plan.host_count, dtype=np.int64), plan.switch_latency_ps])
+    columns: list[NDArray[np.int32]] = []
+    lengths = np.zeros(count, dtype=np.int64)
+    constant_ps = np.zeros(count, dtype=np.int64)
+    node = src.astype(np.int32)
+    active = np.arange(count)
+    while len(active):
+        if len(columns) > plan.node_count:
+            raise ValueError("the routes lead in a circle")
+        here, towards = node[active], dst[active]
+        row = plan.node_route_row[here]
+        entry = route[row, group[active]]
+        is_set = entry <= ROUTE_SET_BASE
+        port = np.where(is_set, 0, entry)
+        if is_set.any():
+            port[is_set] = preferred[ROUTE_SET_BASE - entry[is_set]]
+        port = np.where(entry == ROUTE_LOCAL, plan.host_access_port[towards], port)
+        only = row == NONE  # a host with one port
+        port[only] = plan.node_port_start[here[only]]
+        if (port < 0).any():
+            raise ValueError("a send has no route")
+        column = np.zeros(count, dtype=np.int32)
+        column[active] = port
+        columns.append(column)
+        lengths[active] += 1
+        constant_ps[active] += plan.port_delay_ps[port] + latency_ps[here]
+        node[active] = plan.port_node[plan.port_peer[port]]
+        active = active[node[active] != towards]
+    ports = np.stack(columns, axis=1) if columns else np.zeros((count, 0), dtype=np.int32)
+    return ports, lengths, constant_ps
+
+
+def _completion_ps(
+    plan: Plan, size_bytes: Int64s, src: NDArray[np.int32], ports: NDArray[np.int32], lengths: NDArray[np.int64]
+) -> Int64s:
+    """(n,) longest path through the grid of packets and hops, without the constant delays."""
+    mtu = plan.mtu_bytes
+    packets = np.maximum(1, -(-size_bytes // mtu))
+    last_payload = size_bytes - (packets - 1) * mtu
+    first_frame = data_frame_bytes(plan, np.minimum(size_bytes, mtu), first=True)
+    middle_frame = data_frame_bytes(plan, np.full(len(size_bytes), mtu, dtype=np.int64), first=False)
+    last_frame = np.where(packets == 1, first_frame, data_frame_bytes(plan, last_payload, first=False))
+
+    def wire(frame_bytes: Int64s, rate_bps: Int64s) -> Int64s:
+        return wire_ps(frame_bytes, rate_bps, overhead_bytes=plan.wire_overhead_bytes, truncate_ns=plan.truncate_ns)
+
+    hop_count = ports.shape[1]
+    present = np.arange(hop_count)[None, :] < lengths[:, None]
+    rate_bps = plan.port_rate_bps[ports]
+    first, middle, last = (
+        np.where(present, wire(frame[:, None], rate_bps), 0) for frame in (first_frame, middle_frame, last_frame)
+    )
+    nic = plan.host_nic[src]
+    pace_bps = np.where(
+        plan.nic_cc[nic] == CC_FIXED, np.minimum(plan.nic_fixed_rate_bps[nic], rate_bps[:, 0]), rate_bps[:, 0]
+    )
+    first_gap, middle_gap = wire(first_frame, pace_bps), wire(middle_frame, pace_bps)
+
+    # From the right: the last packet alone from hop h on, and the best way on for a middle packet at hop h.
+    last_from = np.cumsum(last[:, ::-1], axis=1)[:, ::-1]
+    onward = np.empty_like(middle)
+    for hop in reversed(range(hop_count)):
+        descend = (middle_gap if hop == 0 else middle[:, hop]) + last_from[:, hop]
+        if hop + 1 < hop_count:
+            proceed = middle[:, hop] + onward[:, hop + 1]
+            # Past the end of a shorter path there is nothing to proceed to.
+            inside = lengths > hop + 1
+            descend = np.where(inside, np.maximum(descend, proceed), descend)
+        onward[:, hop] = descend
+
+    # From the left: the first packet up to some hop, then one middle packet up to (not over) hop h.
+    first_up_to = np.cumsum(first, axis=1)
+    one = first_up_to[:, -1]  # padding adds nothing
+    two = first_gap + last_from[:, 0]
+    inward = first_gap
+    rest = np.maximum(packets - 3, 0)
+    many = inward + rest * middle_gap + onward[:, 0]
+    # int64 may wrap in a message of years; the same figure in floating point tells.
+    rough = rest.astype(np.float64) * np.maximum(middle_gap, middle.max(axis=1)).astype(np.float64)
+    for hop in range(1, hop_count):
+        inside = lengths > hop
+        two = np.where(inside, np.maximum(two, first_up_to[:, hop] + last_from[:, hop]), two)
+        inward = np.maximum(inward + middle[:, hop - 1], first_up_to[:, hop])
+        many = np.where(inside, np.maximum(many, inward + rest * middle[:, hop] + onward[:, hop]), many)
+    total = np.where(packets == 1, one, np.where(packets == 2, two, many))
+    return np.where(rough > FOREVER_PS / 2, FOREVER_PS, total)

@@ -1,0 +1,278 @@
+"""Shortest paths: the equal-cost next hops of every switch towards every group of destinations (MODEL section 8).
+
+Distances are counted in links. Hosts never forward. Every cable of a parallel bundle is a next hop of its own, and the
+ports of a set stand in ascending order, so equal fabrics give equal tables.
+
+Destinations are grouped, because all hosts behind one switch share their routes: the single-homed hosts of a switch
+are one group; every host with several cables, and every host that is cabled to another host, is a group of its own.
+Hosts without a cable share one group that nothing reaches.
+
+The search is a breadth-first search from all groups at once. What has been reached is a bit set over the groups, one
+row of 64-bit words per switch, so that a level costs one OR over the cables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabemu.errors import ScenarioError
+from fabemu.plan import NONE, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE
+
+GROUPS_MAX = 65535
+TABLE_ENTRIES_MAX = 2**31 - 1
+UNREACHED = 2**30
+"""Distance of a node from which there is no path."""
+
+_LITTLE_WORD = np.dtype("<u8")  # bit g of the set is bit g % 64 of word g // 64, on any machine
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports of a fabric, those of a node consecutive, nodes 0..hosts-1 hosts and the others switches."""
+
+    host_count: int
+    node_port_start: NDArray[np.int32]  # (N+1,)
+    port_node: NDArray[np.int32]  # (P,)
+    port_peer: NDArray[np.int32]  # (P,) port at the other end of the cable
+
+    @property
+    def node_count(self) -> int:
+        """Hosts and switches."""
+        return len(self.node_port_start) - 1
+
+    @property
+    def degree(self) -> NDArray[np.int32]:
+        """(N,) number of ports of each node."""
+        return np.diff(self.node_port_start)
+
+    @property
+    def peer_node(self) -> NDArray[np.int32]:
+        """(P,) node at the other end of each port."""
+        return self.port_node[self.port_peer]
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Routing tables: the arrays of the same names in `fabemu.plan.Plan`."""
+
+    host_group: NDArray[np.int32]  # (H,)
+    host_access_port: NDArray[np.int32]  # (H,)
+    node_route_row: NDArray[np.int32]  # (N,)
+    route: NDArray[np.int32]  # (rows, G)
+    nexthop_start: NDArray[np.int32]  # (sets+1,)
+    nexthop_port: NDArray[np.int32]
+
+    @property
+    def group_count(self) -> int:
+        """Groups of destinations."""
+        return self.route.shape[1]
+
+
+def port_table(host_count: int, node_count: int, ends_a: NDArray[np.int32], ends_b: NDArray[np.int32]) -> Ports:
+    """Number the ports of the cables `ends_a[i]` - `ends_b[i]`: by node, within a node in the order of the cables.
+
+    A cable of index i has the ports `cable_ports(...)` gives; a cable from a node to itself is not allowed.
+    """
+    cable_count = len(ends_a)
+    node = np.empty(2 * cable_count, dtype=np.int32)
+    node[0::2], node[1::2] = ends_a, ends_b
+    order = np.argsort(node, kind="stable")  # position of end 2 * cable + side in the port numbering
+    port_of_end = np.empty(2 * cable_count, dtype=np.int32)
+    port_of_end[order] = np.arange(2 * cable_count, dtype=np.int32)
+    start = np.zeros(node_count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(node, minlength=node_count), out=start[1:])
+    return Ports(
+        host_count=host_count,
+        node_port_start=start,
+        port_node=node[order],
+        port_peer=port_of_end[order ^ 1],
+    )
+
+
+def cable_ports(ends_a: NDArray[np.int32], ends_b: NDArray[np.int32]) -> NDArray[np.int32]:
+    """(cables, 2) port ids of the `a` and `b` end of every cable, numbered as `port_table` does."""
+    node = np.stack([ends_a, ends_b], axis=1).ravel()
+    port_of_end = np.empty(len(node), dtype=np.int32)
+    port_of_end[np.argsort(node, kind="stable")] = np.arange(len(node), dtype=np.int32)
+    return port_of_end.reshape(-1, 2)
+
+
+def shortest_paths(ports: Ports) -> Routes:
+    """Equal-cost next hops of every switch, and of every host with several cables, towards every group.
+
+    Raises ScenarioError when the fabric has more groups, or the table more entries, than the engine addresses.
+    """
+    host_group, group_root, host_access_port = _groups(ports)
+    group_count = max(1, len(group_root))
+    degree = ports.degree
+    row_nodes = np.concatenate(
+        [np.flatnonzero(degree[: ports.host_count] >= 2), np.arange(ports.host_count, ports.node_count)]
+    ).astype(np.int32)
+    if group_count > GROUPS_MAX:
+        raise ScenarioError(
+            f"the fabric has {group_count} groups of destinations (switches with hosts, and hosts with several "
+            f"links); at most {GROUPS_MAX} are supported"
+        )
+    if len(row_nodes) * group_count > TABLE_ENTRIES_MAX:
+        raise ScenarioError(
+            f"the routing table of {len(row_nodes)} nodes and {group_count} groups of destinations would have "
+            f"{len(row_nodes) * group_count} entries; at most {TABLE_ENTRIES_MAX} are supported"
+        )
+    node_route_row = np.full(ports.node_count, NONE, dtype=np.int32)
+    node_route_row[row_nodes] = np.arange(len(row_nodes), dtype=np.int32)
+
+    switch_distance = _switch_distances(ports, group_root, group_count)
+    route = np.full((len(row_nodes), group_count), ROUTE_NONE, dtype=np.int32)
+    # A group's root that is a host is at distance 0 of itself; no other host leads anywhere.
+    root_group = np.full(ports.node_count, NONE, dtype=np.int32)
+    root_group[group_root[group_root >= 0]] = np.flatnonzero(group_root >= 0)
+    peer_node = ports.peer_node
+    sets = _SetTable()
+    for row, node in enumerate(row_nodes.tolist()):
+        first, last = int(ports.node_port_start[node]), int(ports.node_port_start[node + 1])
+        peers = peer_node[first:last]
+        # Ports to single-homed hosts are never next hops: their switch reaches them by ROUTE_LOCAL.
+        useful = np.flatnonzero((peers >= ports.host_count) | (root_group[peers] >= 0))
+        peers = peers[useful]
+        peer_distance = np.full((len(useful), group_count), UNREACHED, dtype=np.int32)
+        is_switch = peers >= ports.host_count
+        peer_distance[is_switch] = switch_distance[peers[is_switch] - ports.host_count]
+        at_host = np.flatnonzero(~is_switch)
+        peer_distance[at_host, root_group[peers[at_host]]] = 0
+        if node >= ports.host_count:
+            own = switch_distance[node - ports.host_count]
+        else:
+            own = peer_distance.min(axis=0, initial=UNREACHED) + 1
+            own[own > UNREACHED] = UNREACHED
+            if root_group[node] >= 0:
+                own[root_group[node]] = 0
+        chosen = (peer_distance == own - 1) & (own < UNREACHED)
+        sets.fill(route[row], chosen, (useful + first).astype(np.int32))
+        if node >= ports.host_count:
+            route[row, own == 0] = ROUTE_LOCAL
+    nexthop_start, nexthop_port = sets.arrays()
+    return Routes(host_group, host_access_port, node_route_row, route, nexthop_start, nexthop_port)
+
+
+def reachable(ports: Ports, routes: Routes, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """(n,) whether there is a path from host `src[i]` to another host `dst[i]`."""
+    degree = ports.degree
+    group = routes.host_group[dst]
+    # A host with one cable goes where the node at its other end goes; padding keeps isolated hosts in range.
+    padded_peer = np.append(ports.peer_node, np.int32(0))
+    neighbour = padded_peer[ports.node_port_start[src]]
+    via = np.where(degree[src] == 1, neighbour, src)
+    row = routes.node_route_row[via]
+    # The row of a host without one does not matter, it must only exist.
+    table = routes.route if len(routes.route) else np.full((1, routes.group_count), ROUTE_NONE, dtype=np.int32)
+    routed = (row >= 0) & (table[row, group] != ROUTE_NONE)
+    # The neighbour is a host itself: it does not forward, so only it can be reached.
+    to_host = (degree[src] == 1) & (via < ports.host_count)
+    return np.where(degree[src] == 0, False, np.where(to_host, via == dst, routed)) & (degree[dst] > 0)
+
+
+def _groups(ports: Ports) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Groups in order of their first host: (H,) group, (G,) root node or NONE, (H,) access port or NONE."""
+    hosts = np.arange(ports.host_count, dtype=np.int32)
+    degree = ports.degree[: ports.host_count]
+    access_port = np.full(ports.host_count, NONE, dtype=np.int32)
+    root = np.full(ports.host_count, NONE, dtype=np.int32)  # isolated hosts keep NONE
+    root[degree >= 1] = hosts[degree >= 1]
+    single = np.flatnonzero(degree == 1)
+    peer = ports.port_peer[ports.node_port_start[single]]
+    behind_switch = ports.port_node[peer] >= ports.host_count
+    access_port[single[behind_switch]] = peer[behind_switch]
+    root[single[behind_switch]] = ports.port_node[peer[behind_switch]]
+    roots, first, inverse = np.unique(root, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(roots), dtype=np.int32)
+    rank[order] = np.arange(len(roots), dtype=np.int32)
+    return rank[inverse.reshape(-1)].astype(np.int32), roots[order].astype(np.int32), access_port
+
+
+def _switch_distances(ports: Ports, group_root: NDArray[np.int32], group_count: int) -> NDArray[np.int32]:
+    """(switches, G) links from every switch to the root of every group, UNREACHED where there is no path."""
+    host_count = ports.host_count
+    switch_count = ports.node_count - host_count
+    distance = np.full((switch_count, group_count), UNREACHED, dtype=np.int32)
+    peer_node = ports.peer_node
+    # Distinct pairs of neighbouring switches, by the first of the pair: parallel cables count once here.
+    between = (ports.port_node >= host_count) & (peer_node >= host_count)
+    pairs = np.unique(
+        (ports.port_node[between].astype(np.int64) - host_count) * max(1, switch_count)
+        + (peer_node[between] - host_count)
+    )
+    nodes, neighbours = np.divmod(pairs, max(1, switch_count))
+    node_first = np.flatnonzero(np.diff(nodes, prepend=-1))
+    nodes = nodes[node_first]
+
+    word_count = -(-group_count // 64)
+    seen = np.zeros((switch_count, word_count), dtype=_LITTLE_WORD)
+    at_level = np.zeros_like(seen)
+    groups = np.arange(len(group_root))
+    bit = np.uint64(1) << (groups % 64).astype(np.uint64)
+    is_switch = group_root >= host_count
+    np.bitwise_or.at(at_level, (group_root[is_switch] - host_count, groups[is_switch] // 64), bit[is_switch])
+    # Switches next to a root that is a host join at level 1.
+    beside_host = np.zeros_like(seen)
+    for group in np.flatnonzero((group_root >= 0) & ~is_switch).tolist():
+        root = int(group_root[group])
+        peers = peer_node[ports.node_port_start[root] : ports.node_port_start[root + 1]]
+        beside_host[peers[peers >= host_count] - host_count, group // 64] |= bit[group]
+
+    level = 0
+    while True:
+        rows = np.flatnonzero(at_level.any(axis=1))
+        if len(rows):
+            bits = np.unpackbits(at_level[rows].view(np.uint8), axis=1, count=group_count, bitorder="little")
+            reached_row, reached_group = np.nonzero(bits)
+            distance[rows[reached_row], reached_group] = level
+            seen |= at_level
+        elif level > 0:
+            return distance
+        following = np.zeros_like(seen)
+        if len(nodes):
+            following[nodes] = np.bitwise_or.reduceat(at_level[neighbours], node_first, axis=0)
+        if level == 0:
+            following |= beside_host
+        at_level = following & ~seen
+        level += 1
+
+
+class _SetTable:
+    """Equal-cost sets, numbered in the order in which rows first need them."""
+
+    def __init__(self) -> None:
+        self._members: list[NDArray[np.int32]] = []
+
+    def fill(self, entries: NDArray[np.int32], chosen: NDArray[np.bool_], port_ids: NDArray[np.int32]) -> None:
+        """Write one row of the table: `chosen` (ports, G) says which of `port_ids` lead to which group."""
+        count = chosen.sum(axis=0)
+        single = count == 1
+        if single.any():
+            entries[single] = port_ids[chosen[:, single].argmax(axis=0)]
+        several = np.flatnonzero(count > 1)
+        if not len(several):
+            return
+        # Groups with the same ports share a set. A set belongs to one node, so rows never share any.
+        packed = np.packbits(chosen[:, several], axis=0).T
+        padded = np.zeros((len(several), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
+        padded[:, : packed.shape[1]] = packed
+        words = padded.view(np.uint64)
+        key = words[:, 0] if words.shape[1] == 1 else words
+        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[order] = np.arange(len(first)) + len(self._members)
+        entries[several] = ROUTE_SET_BASE - rank[inverse.reshape(-1)]
+        self._members.extend(port_ids[chosen[:, several[at]]] for at in first[order].tolist())
+
+    def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """(sets+1,) starts and the port ids of all sets."""
+        start = np.zeros(len(self._members) + 1, dtype=np.int32)
+        np.cumsum([len(ports) for ports in self._members], out=start[1:])
+        members = np.concatenate(self._members) if self._members else np.zeros(0, dtype=np.int32)
+        return start, members.astype(np.int32)

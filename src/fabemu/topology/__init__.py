@@ -1,0 +1,1 @@
+"""Topologies: from the `[fabric]` table to named devices and the cables between them."""

@@ -1,0 +1,76 @@
+"""What a fabric is made of: named hosts, named switches and the cables between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Cable(NamedTuple):
+    """One cable: a link in each direction.
+
+    `a` and `b` are node ids. `rate_bps` and `delay_ps` are what the cable itself states, None where its tier decides.
+    """
+
+    a: int
+    b: int
+    tier: str
+    rate_bps: int | None = None
+    delay_ps: int | None = None
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Hosts, switches and cables.
+
+    Node ids count the hosts first, 0..H-1 in the order of `host_names`, then the switches. `switch_tiers` has one tier name
+    per switch. The order of `cables` numbers the ports of every node.
+    """
+
+    host_names: list[str]
+    switch_names: list[str]
+    switch_tiers: list[str]
+    cables: list[Cable]
+
+    @property
+    def host_count(self) -> int:
+        """Number of hosts."""
+        return len(self.host_names)
+
+    @property
+    def switch_count(self) -> int:
+        """Number of switches."""
+        return len(self.switch_names)
+
+    @property
+    def node_count(self) -> int:
+        """Hosts and switches."""
+        return len(self.host_names) + len(self.switch_names)
+
+    @property
+    def node_names(self) -> list[str]:
+        """Names of all nodes, by id."""
+        return self.host_names + self.switch_names
+
+    def cable_ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """(cables,) node ids of the `a` ends and of the `b` ends."""
+        ends = np.array([(cable.a, cable.b) for cable in self.cables], dtype=np.int32).reshape(-1, 2)
+        return ends[:, 0].copy(), ends[:, 1].copy()
+
+
+def numbered(prefix: str, count: int) -> list[str]:
+    """Names `prefix0`, `prefix1`, ..."""
+    return [f"{prefix}{index}" for index in range(count)]
+
+
+def host_cables(hosts_per_switch: Sequence[int], switches: Sequence[int]) -> list[Cable]:
+    """Cable hosts 0, 1, ... to the given switch nodes in turn, so many to each; tier "host"."""
+    cables: list[Cable] = []
+    for count, switch in zip(hosts_per_switch, switches, strict=True):
+        first = len(cables)
+        cables.extend(Cable(host, switch, "host") for host in range(first, first + count))
+    return cables

@@ -1,0 +1,188 @@
+"""The global loop: pops the device whose next event is earliest and steps it through that picosecond."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from types import SimpleNamespace
+
+import numpy as np
+
+from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, Plan
+from tests.oracle.device import Device, Port
+from tests.oracle.nic import Messages, Nic, Receiver, operations_of
+from tests.oracle.packet import NUMBER_MASK, PFC, Frame
+from tests.oracle.pauses import PauseLog
+from tests.oracle.switch import Switch
+
+RUNNING, STOPPED, DRAINED = range(3)
+
+
+class Unsupported(Exception):
+    """The plan asks for a compatibility rule that the oracle does not have."""
+
+
+@dataclass
+class OracleResult:
+    """What happened, in the record layouts of the engine.
+
+    `packets` (time_ps, port, kind, flags, class, qp, psn, frame_bytes), sorted by (time, port);
+    `pauses` in the column order of :meth:`tests.oracle.pauses.Pause.row`, sorted;
+    `drops` (time_ps, node, ingress_port, egress_port, class, cause, kind, qp, psn, frame_bytes), sorted.
+    """
+
+    packets: list[tuple[int, ...]]
+    pauses: list[tuple[int, ...]]
+    drops: list[tuple[int, ...]]
+    ops: dict[str, list[int]]
+    marks: list[int]
+    drained: bool
+    end_ps: int
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Simulator:
+    """One run of a plan.
+
+    `verify_every`: devices check all their counters after each that many steps; 0 = only at the end.
+    Raises AssertionError when an invariant of MODEL 14 is broken, `Unsupported` for compatibility rules.
+    """
+
+    def __init__(self, plan: Plan, *, verify_every: int = 16, packet_limit: int = 10**7) -> None:
+        for name in ("ns3_buffer", "ns3_nic", "ns3_pfc", "round_robin"):
+            if getattr(plan, name):
+                raise Unsupported(name)
+        if plan.scheduler == SCHEDULER_CREATION:
+            raise Unsupported("SCHEDULER_CREATION")
+        # Plain lists and ints: numpy integers would wrap silently.
+        values = {item.name: getattr(plan, item.name) for item in fields(plan)}
+        self.plan = SimpleNamespace(
+            **{name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        )
+        self.class_count = plan.class_count
+        self.verify_every = verify_every
+        self.packet_limit = packet_limit
+        self.now = 0
+        self.heap: list[tuple[int, int]] = []
+        self.births = 0
+        self.counts: Counter[str] = Counter()  # how often the rarer things happened
+        self.delivered = [0] * 5
+        self.pfc_in_flight = 0
+        self.packets: list[tuple[int, ...]] = []
+        self.drops: list[tuple[int, ...]] = []
+        self.marks = [0] * plan.port_count
+        self.pauses = PauseLog(self)
+        self.operations = operations_of(self.plan)
+        self.messages = [Messages(self, qp) for qp in range(plan.qp_count)]
+        self.devices: list[Device] = [
+            Nic(self, node) if node < plan.host_count else Switch(self, node) for node in range(plan.node_count)
+        ]
+        self.ports: list[Port] = [port for device in self.devices for port in device.ports]
+        self.next_event = [FOREVER_PS] * plan.node_count
+        for device in self.devices:
+            self.wake(device.node, device.next_event())
+
+    def receiver(self, qp: int) -> Receiver:
+        nic = self.devices[self.plan.qp_dst[qp]]
+        assert isinstance(nic, Nic)
+        return nic.receivers[qp]
+
+    def wake(self, node: int, at: int) -> None:
+        self.next_event[node] = at
+        if at < FOREVER_PS:
+            heapq.heappush(self.heap, (at, node))
+
+    def next_birth(self) -> int:
+        self.births += 1
+        return self.births - 1
+
+    def deliver(self, port: Port, frame: Frame, at: int, now: int) -> None:
+        peer = self.ports[port.peer_id]
+        node = self.plan.port_node[peer.id]
+        device = self.devices[node]
+        assert at > now, "an effect does not come after its cause"
+        if frame.kind == PFC:
+            at += peer.response_ps
+            device.effects.setdefault(at, []).append((peer, frame.number, port.pause_ps))
+            self.pfc_in_flight += 1
+        else:
+            device.arrivals.setdefault(at, []).append((peer, frame))
+        if at < self.next_event[node]:
+            self.wake(node, at)
+
+    def record_packet(self, now: int, port_id: int, frame: Frame) -> None:
+        row = (now, port_id, frame.kind, frame.flags, frame.class_id, frame.qp, frame.number, frame.frame_bytes)
+        self.packets.append(row)
+        self.counts["pfc_frames" if frame.kind == PFC else "packet_hops"] += 1
+        if len(self.packets) > self.packet_limit:
+            raise RuntimeError("the oracle's packet limit is reached")
+
+    def record_drop(self, now: int, node: int, ingress: int, egress: int, cause: int, frame: Frame) -> None:
+        number = frame.number & NUMBER_MASK
+        row = (now, node, ingress, egress, frame.class_id, cause, frame.kind, frame.qp, number, frame.frame_bytes)
+        self.drops.append(row)
+
+    def run(self) -> OracleResult:
+        """Run to the end of the plan or until nothing is left to happen."""
+        steps = 0
+        while self.heap and self.heap[0][0] < self.plan.until_ps:
+            at, node = heapq.heappop(self.heap)
+            if self.next_event[node] != at:
+                continue
+            assert at >= self.now, "time ran back"
+            self.now = at
+            device = self.devices[node]
+            device.step(at)
+            following = device.next_event()
+            assert following > at, "something was left undone at this instant"
+            self.wake(node, following)
+            steps += 1
+            if self.verify_every and steps % self.verify_every == 0:
+                device.verify()
+        drained = min(self.next_event, default=FOREVER_PS) >= FOREVER_PS
+        end_ps = self.now if drained else self.plan.until_ps
+        self.verify(drained)
+        return self.result(drained, end_ps)
+
+    def verify(self, drained: bool) -> None:
+        """The invariants of MODEL 14 over the whole fabric."""
+        for device in self.devices:
+            device.verify()
+        flying = sum(len(frames) for device in self.devices for frames in device.arrivals.values())
+        waiting = 0
+        for device in self.devices:
+            if isinstance(device, Switch):
+                waiting += sum(len(queue.frames) for queues in device.queues for queue in queues)
+        assert self.births == sum(self.delivered) + len(self.drops) + flying + waiting, "packets are not conserved"
+        standing = sum(
+            group.is_xoff
+            for device in self.devices
+            if isinstance(device, Switch)
+            for groups in device.groups
+            for group in groups
+        )
+        assert standing == len(self.pauses.standing)
+        if drained:
+            assert flying == 0 and self.pfc_in_flight == 0
+            if not standing and not any(FOREVER_PS in port.pause_until_ps for port in self.ports):
+                assert waiting == 0, "frames wait for ever"
+
+    def result(self, drained: bool, end_ps: int) -> OracleResult:
+        names = ("posted_ps", "first_sent_ps", "delivered_ps", "done_ps", "status")
+        names += ("packets", "retransmissions", "cnps", "marks")
+        return OracleResult(
+            packets=sorted(self.packets, key=lambda row: row[:2]),
+            pauses=self.pauses.finish(end_ps),
+            drops=sorted(self.drops),
+            ops={name: [getattr(operation, name) for operation in self.operations] for name in names},
+            marks=self.marks,
+            drained=drained,
+            end_ps=end_ps,
+            counts=self.counts,
+        )
+
+
+def simulate(plan: Plan, **options: int) -> OracleResult:
+    """Run the oracle on a plan."""
+    return Simulator(plan, **options).run()

@@ -1,0 +1,381 @@
+"""The compatibility scheduler: one global heap, ties in order of creation, as in the HPCC family of ns-3 simulators.
+
+Owns      creation_t: pending events, the cyclic QP list of every host port, which ports are transmitting.
+Invariant every event that a transmission causes is created when it starts: its end first, then the arrival at the peer.
+Order     docs/MODEL.md 13. A choice is made inside the event that allows it, not at the end of its instant.
+Source    github.com/alibaba-edu/High-Precision-Congestion-Control, behaviour described in docs/VALIDATION.md.
+"""
+from libc.stdlib cimport calloc, free, realloc
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, DROP_NO_ROUTE, FAULT_MEMORY,
+                     FAULT_NONE, FOREVER, KIND_PFC, NONE, OP_SEND, STATUS_POSTED)
+from .packet cimport packet_t, packet_class
+from .state cimport engine_t, worker_t, host_t, pending_queue_t, pending_t, port_t, qp_t, queue_t, switch_t
+from .heaps cimport timed_pop
+from .ecmp cimport ecmp_port
+from .mmu cimport mmu_wants_xoff
+from .nic cimport (SLOT_NEW, host_arrival, host_run_timers, nic_send_control, nic_send_data, operation_done,
+                   operation_post, qp_sendable)
+from .pfc cimport pending_push, pfc_apply, pfc_lower, pfc_raise, pfc_send
+from .stats cimport drop_record
+from .switch cimport switch_dequeue, switch_enqueue, switch_send
+from .window cimport DRAINED, FAULTED, RUNNING, STOPPED, close_intervals_before, work_left
+
+cdef enum:
+    CREATION_TX_END = 0
+    CREATION_ARRIVAL = 1
+    CREATION_OPERATION = 2        # id is the operation
+    CREATION_AVAILABLE = 3
+    CREATION_TIMER = 4            # id is the host
+
+cdef struct creation_event_t:
+    ps_t time_ps
+    uint64_t sequence
+    int32_t kind
+    int32_t id
+
+cdef struct qp_list_t:
+    int32_t* qps
+    int32_t count
+    int32_t capacity
+    int32_t last                  # position served last
+    ps_t available_ps             # pending wake-up for the next send time; FOREVER = none
+
+cdef struct creation_t:
+    creation_event_t* heap
+    int64_t count
+    int64_t capacity
+    uint64_t sequence
+    uint8_t* transmitting         # per port
+    qp_list_t* lists              # per host port
+
+
+cdef inline bint creation_less(const creation_event_t* a, const creation_event_t* b) noexcept nogil:
+    return a.time_ps < b.time_ps or (a.time_ps == b.time_ps and a.sequence < b.sequence)
+
+
+cdef inline void creation_push(engine_t* e, creation_t* c, ps_t time_ps, int32_t kind, int32_t id) noexcept nogil:
+    cdef creation_event_t event
+    cdef creation_event_t* grown
+    cdef int64_t index = c.count
+    cdef int64_t parent
+    if unlikely(index == c.capacity):
+        c.capacity = 2 * c.capacity if c.capacity > 0 else 256
+        grown = <creation_event_t*>realloc(c.heap, <size_t>c.capacity * sizeof(creation_event_t))
+        if grown == NULL:
+            e.fault.code = FAULT_MEMORY
+            return
+        c.heap = grown
+    event.time_ps = time_ps
+    event.sequence = c.sequence
+    event.kind = kind
+    event.id = id
+    c.sequence += 1
+    c.count += 1
+    while index > 0:
+        parent = (index - 1) >> 1
+        if not creation_less(&event, &c.heap[parent]):
+            break
+        c.heap[index] = c.heap[parent]
+        index = parent
+    c.heap[index] = event
+
+
+cdef inline void creation_pop(creation_t* c) noexcept nogil:
+    cdef int64_t index = 0
+    cdef int64_t child
+    cdef creation_event_t event
+    c.count -= 1
+    if c.count == 0:
+        return
+    event = c.heap[c.count]
+    while True:
+        child = 2 * index + 1
+        if child >= c.count:
+            break
+        if child + 1 < c.count and creation_less(&c.heap[child + 1], &c.heap[child]):
+            child += 1
+        if not creation_less(&c.heap[child], &event):
+            break
+        c.heap[index] = c.heap[child]
+        index = child
+    c.heap[index] = event
+
+
+cdef inline void creation_init(engine_t* e, creation_t* c) noexcept nogil:
+    """Every operation without dependencies becomes an event, in the order of the plan."""
+    cdef int32_t op, port
+    e.touched_port = NONE
+    c.transmitting = <uint8_t*>calloc(e.plan.port_count + 1, 1)
+    c.lists = <qp_list_t*>calloc(e.host_port_count + 1, sizeof(qp_list_t))
+    if c.transmitting == NULL or c.lists == NULL:
+        e.fault.code = FAULT_MEMORY
+        return
+    for port in range(e.host_port_count):
+        c.lists[port].available_ps = FOREVER
+    for op in range(e.plan.op_count):
+        if e.plan.op_dependency_count[op] == 0:
+            creation_push(e, c, e.plan.op_start_ps[op], CREATION_OPERATION, op)
+
+
+cdef inline void creation_free(engine_t* e, creation_t* c) noexcept nogil:
+    cdef int32_t port
+    if c.lists != NULL:
+        for port in range(e.host_port_count):
+            free(c.lists[port].qps)
+    free(c.lists)
+    free(c.transmitting)
+    free(c.heap)
+
+
+cdef inline void creation_started(engine_t* e, creation_t* c, int32_t port_id) noexcept nogil:
+    """A transmission has started: its end, then its arrival."""
+    cdef port_t* port = &e.ports[port_id]
+    c.transmitting[port_id] = 1
+    creation_push(e, c, port.busy_until_ps, CREATION_TX_END, port_id)
+    creation_push(e, c, port.busy_until_ps + port.delay_ps, CREATION_ARRIVAL, port.peer)
+
+
+cdef inline void creation_send_pfc(engine_t* e, worker_t* w, creation_t* c, int32_t port_id, int32_t klass, bint xoff,
+                                   ps_t now) noexcept nogil:
+    """Queue one PFC frame for one class; it leaves now if the port is idle."""
+    cdef pending_t* frame = pending_push(e, &e.pendings[port_id])
+    if frame == NULL:
+        return
+    frame.time_ps = now
+    frame.classes = <uint32_t>1 << klass
+    frame.mask = frame.classes if xoff else 0
+    if not c.transmitting[port_id]:
+        creation_send_next_pfc(e, w, c, port_id, now)
+
+
+cdef inline void creation_send_next_pfc(engine_t* e, worker_t* w, creation_t* c, int32_t port_id,
+                                        ps_t now) noexcept nogil:
+    cdef pending_queue_t* frames = &e.pendings[port_id]
+    cdef pending_t frame = frames.buffer[frames.head & frames.mask]
+    frames.head += 1
+    pfc_send(e, w, &e.ports[port_id], port_id, frame.mask, frame.classes, now)
+    creation_started(e, c, port_id)
+
+
+cdef inline void creation_switch_transmit(engine_t* e, worker_t* w, creation_t* c, int32_t node, int32_t port_id,
+                                          ps_t now) noexcept nogil:
+    """PFC frames first, then round robin over the classes, from low to high priority."""
+    cdef port_t* port = &e.ports[port_id]
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef int32_t count = e.plan.class_count
+    cdef int32_t step, klass, ingress_id
+    cdef queue_t* queue
+    cdef const packet_t* packet
+    if e.pendings[port_id].head != e.pendings[port_id].tail:
+        creation_send_next_pfc(e, w, c, port_id, now)
+        return
+    if port.waiting_mask == 0:
+        return
+    for step in range(1, count + 1):
+        klass = (<int32_t>port.last_class - step + count) % count
+        queue = &e.queues[<int64_t>port_id * count + klass]
+        if queue.head == queue.tail or queue.pause_until_ps > now:
+            continue
+        port.last_class = <uint32_t>klass
+        packet = &queue.buffer[queue.head & queue.mask]
+        ingress_id = first_port + packet.ingress
+        if switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now):
+            pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
+            creation_send_pfc(e, w, c, ingress_id, klass, False, now)
+        switch_send(e, w, port, port_id, klass, queue, packet, now)
+        creation_started(e, c, port_id)
+        return
+
+
+cdef inline void creation_host_transmit(engine_t* e, worker_t* w, creation_t* c, int32_t node, int32_t port_id,
+                                        ps_t now) noexcept nogil:
+    """ACKs first, never paused; then the next QP of the cyclic list whose send time has come."""
+    cdef port_t* port = &e.ports[port_id]
+    cdef host_t* host = &e.hosts[node]
+    cdef qp_list_t* qps = &c.lists[port_id]
+    cdef int32_t count = qps.count
+    cdef int32_t step, position, slot, kept
+    cdef int32_t chosen = NONE
+    cdef int32_t finished = NONE
+    cdef ps_t next_ps = FOREVER
+    cdef qp_t* q
+    if e.outboxes[<int64_t>port_id * e.plan.class_count].control.head != (
+            e.outboxes[<int64_t>port_id * e.plan.class_count].control.tail):
+        nic_send_control(e, w, port, port_id, &e.outboxes[<int64_t>port_id * e.plan.class_count].control, now)
+        creation_started(e, c, port_id)
+        return
+    for step in range(1, count + 1):
+        position = (step + qps.last) % count
+        slot = e.qp_slot[qps.qps[position]]
+        if slot < 0:
+            if finished == NONE or position < finished:
+                finished = position
+            continue
+        q = &host.qps[slot]
+        if not qp_sendable(q) or e.queues[<int64_t>port_id * e.plan.class_count + q.klass].pause_until_ps > now:
+            continue
+        if q.next_send_ps > now:
+            continue
+        chosen = position
+        break
+    if finished != NONE:
+        # Finished QPs leave the list; the position served last is not adjusted.
+        kept = finished
+        for position in range(finished + 1, count):
+            if e.qp_slot[qps.qps[position]] >= 0:
+                if position == chosen:
+                    chosen = kept
+                qps.qps[kept] = qps.qps[position]
+                kept += 1
+        qps.count = kept
+    if chosen != NONE:
+        qps.last = chosen
+        q = &host.qps[e.qp_slot[qps.qps[chosen]]]
+        nic_send_data(e, w, node, port, port_id, q.klass, q, now)
+        creation_started(e, c, port_id)
+        return
+    for position in range(qps.count):
+        slot = e.qp_slot[qps.qps[position]]
+        if slot < 0:
+            continue
+        q = &host.qps[slot]
+        if q.snd_nxt < q.available_end and q.next_send_ps < next_ps:
+            next_ps = q.next_send_ps
+    if qps.available_ps == FOREVER and next_ps < FOREVER and next_ps > now:
+        qps.available_ps = next_ps
+        creation_push(e, c, next_ps, CREATION_AVAILABLE, port_id)
+
+
+cdef inline void creation_transmit(engine_t* e, worker_t* w, creation_t* c, int32_t port_id, ps_t now) noexcept nogil:
+    """Make the port choose, if it is idle."""
+    cdef int32_t node
+    if c.transmitting[port_id]:
+        return
+    node = e.ports[port_id].node
+    if node < e.plan.host_count:
+        creation_host_transmit(e, w, c, node, port_id, now)
+    else:
+        creation_switch_transmit(e, w, c, node, port_id, now)
+
+
+cdef inline void creation_settle(engine_t* e, worker_t* w, creation_t* c, int32_t node, ps_t now) noexcept nogil:
+    """After an event at a host: schedule what it made due, then let the port it touched choose."""
+    cdef host_t* host = &e.hosts[node]
+    cdef int32_t touched = e.touched_port
+    while host.due.count > 0:
+        creation_push(e, c, host.due.entries[0].time_ps, CREATION_OPERATION, host.due.entries[0].id)
+        timed_pop(&host.due)
+    if host.timers.count > 0 and host.timers.entries[0].time_ps < host.timer_key_ps:
+        host.timer_key_ps = host.timers.entries[0].time_ps
+        creation_push(e, c, host.timer_key_ps, CREATION_TIMER, node)
+    e.touched_port = NONE
+    if touched >= 0:
+        creation_transmit(e, w, c, touched, now)
+
+
+cdef inline void creation_switch_arrival(engine_t* e, worker_t* w, creation_t* c, int32_t node, int32_t ingress_id,
+                                         const packet_t* packet, ps_t now) noexcept nogil:
+    """Charge, PFC check, enqueue, transmit."""
+    cdef int32_t klass = <int32_t>packet_class(packet)
+    cdef port_t* ingress = &e.ports[ingress_id]
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+    if egress_id < 0:
+        drop_record(e, w, packet, node, ingress_id, NONE, DROP_NO_ROUTE, now)
+        return
+    if switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now) != NONE:
+        return
+    if ((e.plan.lossless_mask >> klass) & 1 and not (ingress.xoff_mask >> klass) & 1
+            and mmu_wants_xoff(e, mmu, &e.queues[<int64_t>ingress_id * e.plan.class_count + klass])):
+        pfc_raise(e, w, mmu, ingress, ingress_id, klass, now)
+        creation_send_pfc(e, w, c, ingress_id, klass, True, now)
+    creation_transmit(e, w, c, egress_id, now)
+
+
+cdef inline void creation_operation(engine_t* e, worker_t* w, creation_t* c, int32_t op, ps_t now) noexcept nogil:
+    """Post an operation, or complete a calc; a QP that is new joins the list of its port."""
+    cdef int32_t node = e.plan.op_host[op]
+    cdef int32_t qp = e.plan.op_qp[op]
+    cdef bint is_new
+    cdef qp_list_t* qps
+    cdef int32_t* grown
+    if e.op_status[op] == STATUS_POSTED:
+        operation_done(e, w, node, op, now)
+        return
+    is_new = e.plan.op_kind[op] == OP_SEND and e.qp_slot[qp] == SLOT_NEW
+    operation_post(e, w, node, op, now)
+    if is_new and e.qp_slot[qp] >= 0:
+        qps = &c.lists[e.hosts[node].qps[e.qp_slot[qp]].port]
+        if qps.count == qps.capacity:
+            qps.capacity = 2 * qps.capacity if qps.capacity > 0 else 4
+            grown = <int32_t*>realloc(qps.qps, <size_t>qps.capacity * sizeof(int32_t))
+            if grown == NULL:
+                e.fault.code = FAULT_MEMORY
+                return
+            qps.qps = grown
+        qps.qps[qps.count] = qp
+        qps.count += 1
+
+
+cdef inline void creation_event(engine_t* e, worker_t* w, creation_t* c, const creation_event_t* event) noexcept nogil:
+    cdef ps_t now = event.time_ps
+    cdef int32_t id = event.id
+    cdef int32_t node
+    cdef port_t* port
+    cdef packet_t packet
+    if event.kind == CREATION_TX_END:
+        c.transmitting[id] = 0
+        creation_transmit(e, w, c, id, now)
+    elif event.kind == CREATION_ARRIVAL:
+        port = &e.ports[id]
+        packet = port.ring[port.head & port.mask]
+        port.head += 1
+        w.link_received += 1
+        node = port.node
+        if packet.kind == KIND_PFC:
+            w.pfc_received += 1
+            pfc_apply(e, w, port, id, packet.psn, packet.hash, now)
+            e.touched_port = NONE
+            if packet.psn == 0:
+                creation_transmit(e, w, c, id, now)
+        elif node < e.plan.host_count:
+            host_arrival(e, w, node, &packet, now)
+            creation_settle(e, w, c, node, now)
+        else:
+            creation_switch_arrival(e, w, c, node, id, &packet, now)
+    elif event.kind == CREATION_OPERATION:
+        node = e.plan.op_host[id]
+        creation_operation(e, w, c, id, now)
+        creation_settle(e, w, c, node, now)
+    elif event.kind == CREATION_AVAILABLE:
+        c.lists[id].available_ps = FOREVER
+        creation_transmit(e, w, c, id, now)
+    elif e.hosts[id].timer_key_ps == now:
+        host_run_timers(e, w, id, now)
+        creation_settle(e, w, c, id, now)
+
+
+cdef inline int32_t run_creation(engine_t* e, creation_t* c, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
+    """Step the global heap, as window.run_windows does for windows."""
+    cdef worker_t* w = &e.worker
+    cdef creation_event_t event
+    while True:
+        if w.packet_hops >= hop_limit:
+            return RUNNING
+        if c.count == 0:
+            return DRAINED
+        event = c.heap[0]
+        if event.time_ps >= stop_ps:
+            e.now_ps = stop_ps
+            close_intervals_before(e, w, stop_ps)
+            return STOPPED if c.count > 0 and work_left(e) else DRAINED
+        creation_pop(c)
+        e.now_ps = event.time_ps
+        close_intervals_before(e, w, e.now_ps)
+        creation_event(e, w, c, &event)
+        if event.kind != CREATION_TIMER:
+            w.events += 1
+            w.last_event_ps = e.now_ps
+        if unlikely(e.fault.code != FAULT_NONE):
+            return FAULTED

@@ -1,0 +1,34 @@
+"""Next hops: the port by which a packet leaves a node.
+
+Owns      the choice inside an equal-cost set, by flow hash and per-node seed (MODEL 8).
+Invariant packets of one QP and direction take one path.
+"""
+from .types cimport int32_t, int64_t, uint32_t, uint64_t, NONE
+from .rng cimport mix32
+from .plan cimport plan_t
+
+cdef enum:
+    ROUTE_LOCAL = -2
+    ROUTE_SET_BASE = -16
+
+
+cdef inline int32_t ecmp_port(const plan_t* plan, int32_t node, uint32_t group, uint32_t dst,
+                              uint32_t hash) noexcept nogil:
+    """Port id, or NONE where there is no route."""
+    cdef int32_t row = plan.node_route_row[node]
+    cdef int32_t entry, start, count
+    if row < 0:
+        # A host with one port, or none.
+        start = plan.node_port_start[node]
+        return start if plan.node_port_start[node + 1] > start else NONE
+    entry = plan.route[<int64_t>row * plan.group_count + group]
+    if entry >= 0:
+        return entry
+    if entry == ROUTE_LOCAL:
+        return plan.host_access_port[dst]
+    if entry > ROUTE_SET_BASE:
+        return NONE
+    entry = ROUTE_SET_BASE - entry
+    start = plan.nexthop_start[entry]
+    count = plan.nexthop_start[entry + 1] - start
+    return plan.nexthop_port[start + <int32_t>((<uint64_t>mix32(hash ^ plan.node_seed[node]) * <uint64_t>count) >> 32)]

@@ -1,0 +1,793 @@
+"""The engine: owns all state of one run, steps it, hands records and counters to Python.
+
+Owns      engine_t and every allocation behind it.
+Invariant no Python object is touched while it steps; the first fault ends the run and is reported once.
+"""
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+import numpy as np
+
+from .types cimport (CC_NONE, DROP_CAUSES, DROP_HEADROOM_FULL, FAULT_MEMORY, FAULT_NONE, FOREVER, KIND_PFC, OP_SEND,
+                     PAUSE_END_EXPIRY, PAUSE_END_RUN, STATUS_FAILED, STATUS_NOT_RUN, ps_t)
+from .creation cimport creation_t, creation_free, creation_init, run_creation
+from .heaps cimport timed_push
+from .link cimport time_of_bytes
+from .nic cimport frame_bytes_of
+from .packet cimport packet_t, packet_class
+from .pfc cimport pause_row
+from .plan cimport nic_profile_t, op_packets, plan_t
+from .rng cimport fold64
+from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
+                     record_buffer_t, rx_t, switch_t, worker_t)
+from .trace cimport drop_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
+from .wake cimport WHEEL_REACH, WHEEL_SLOTS, wake_far
+from .window cimport DRAINED, FAULTED, RUNNING, STOPPED, close_interval, run_heap, run_windows
+
+FAULT_TEXTS = {
+    1: "time ran backwards at a device",
+    2: "a link was given a frame before it had finished the one before",
+    3: "the shared pool of a switch was exceeded",
+    4: "a buffer counter went negative",
+    5: "out of memory",
+    6: "a packet has no way back to its sender",
+}
+"""What each fault code of the core means."""
+
+SCHEDULER_CLASSIC = 1
+SCHEDULER_CREATION = 2
+
+_FLOW = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("op", "i4")])
+_PORT = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("start_ps", "i8"), ("tx_bytes", "i8"),
+                  ("tx_frames", "i8"), ("area", "i8"), ("queue_max_bytes", "i8"), ("paused_ps", "i8"),
+                  ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"), ("class", "i8")])
+_PAUSE = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("xoff_ps", "i8"), ("sent_ps", "i8"),
+                   ("start_ps", "i8"), ("xon_ps", "i8"), ("end_ps", "i8"), ("ingress_bytes", "i8"),
+                   ("headroom_bytes", "i8"), ("threshold_bytes", "i8"), ("egress_port", "i4"), ("class", "u1"),
+                   ("end", "u1"), ("pad", "u1", 2)])
+_DROP = np.dtype([("time_ps", "i8"), ("node", "i4"), ("ingress_port", "i4"), ("egress_port", "i4"), ("qp", "i4"),
+                  ("psn", "i8"), ("frame_bytes", "i4"), ("class", "u1"), ("cause", "u1"), ("kind", "u1"),
+                  ("pad", "u1")])
+_PACKET = np.dtype([("time_ps", "i8"), ("node", "i4"), ("port", "i4"), ("psn", "i8"), ("qp", "i4"),
+                    ("frame_bytes", "i4"), ("kind", "u1"), ("flags", "u1"), ("class", "u1"), ("pad", "u1", 5)])
+assert _FLOW.itemsize == sizeof(flow_row_t) and _PORT.itemsize == sizeof(port_row_t)
+assert _PAUSE.itemsize == sizeof(pause_row_t) and _DROP.itemsize == sizeof(drop_row_t)
+assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
+
+
+cdef void* zeroed(size_t count, size_t size) except NULL:
+    """Zeroed memory for the life of the engine; at least one element."""
+    cdef void* memory = calloc(count if count > 0 else 1, size)
+    if memory == NULL:
+        raise MemoryError(f"the engine needs {count * size} more bytes than this machine gives")
+    return memory
+
+
+cdef ps_t* times(size_t count, ps_t value) except NULL:
+    cdef ps_t* memory = <ps_t*>zeroed(count, sizeof(ps_t))
+    cdef size_t index
+    for index in range(count):
+        memory[index] = value
+    return memory
+
+
+cdef const void* pointer(array) except? NULL:
+    """Data of a contiguous array; it is kept alive by the engine's plan."""
+    cdef size_t address = array.ctypes.data
+    return <const void*>address
+
+
+class EngineMemoryError(MemoryError):
+    """The core could not get memory in mid-run."""
+
+
+cdef class Engine:
+    """One run of one plan.
+
+    Parameters
+    ----------
+    plan : fabemu.plan.Plan
+        What to simulate; kept, never changed.
+    packets : bool
+        Record every transmission start in the ``packets`` table.
+    window_divisor : int
+        Cut windows this much shorter than the lookahead allows. Results do not depend on it.
+
+    Raises
+    ------
+    MemoryError
+        The state of the fabric does not fit.
+    """
+
+    cdef engine_t* e
+    cdef object plan
+    cdef bint finished
+    cdef int32_t last_status
+
+    def __cinit__(self, plan, *, bint packets=False, int window_divisor=1):
+        self.e = <engine_t*>zeroed(1, sizeof(engine_t))
+        self.plan = plan
+        self.finished = False
+        self.last_status = RUNNING
+        self._read_plan(plan)
+        self._allocate(packets)
+        self._set_window(window_divisor)
+        if plan.scheduler == SCHEDULER_CREATION:
+            self.e.creation = zeroed(1, sizeof(creation_t))
+            creation_init(self.e, <creation_t*>self.e.creation)
+        else:
+            for host in range(self.e.plan.host_count):
+                if plan.host_op_start[host + 1] > plan.host_op_start[host]:
+                    wake_far(self.e, host, plan.op_start_ps[plan.host_op[plan.host_op_start[host]]])
+
+    cdef _read_plan(self, plan):
+        """Borrow the plan's arrays."""
+        cdef plan_t* p = &self.e.plan
+        cdef int32_t klass
+        p.seed = plan.seed
+        p.until_ps = plan.until_ps
+        p.sample_ps = plan.sample_ps
+        p.scheduler = plan.scheduler
+        p.truncate_ns = plan.truncate_ns
+        p.ns3_buffer = plan.ns3_buffer
+        p.ns3_nic = plan.ns3_nic
+        p.ns3_pfc = plan.ns3_pfc
+        p.round_robin = plan.round_robin
+        p.mtu_bytes = plan.mtu_bytes
+        p.header_bytes = plan.header_bytes
+        p.reth_bytes = plan.reth_bytes
+        p.ack_bytes = max(plan.ack_bytes, plan.frame_min_bytes)
+        p.cnp_bytes = max(plan.cnp_bytes, plan.frame_min_bytes)
+        p.pfc_bytes = max(plan.pfc_bytes, plan.frame_min_bytes)
+        p.wire_overhead_bytes = plan.wire_overhead_bytes
+        p.frame_min_bytes = plan.frame_min_bytes
+        p.pad_bytes = plan.pad_bytes
+        p.class_count = plan.class_count
+        p.node_count = plan.node_count
+        p.host_count = plan.host_count
+        p.port_count = plan.port_count
+        p.qp_count = plan.qp_count
+        p.op_count = plan.op_count
+        p.group_count = plan.group_count
+        p.cnp_class = plan.cnp_class
+        p.lossless_mask = 0
+        for klass in range(p.class_count):
+            self.e.lossless_index[klass] = self.e.lossless_count
+            if plan.class_lossless[klass]:
+                p.lossless_mask |= <uint32_t>1 << klass
+                self.e.lossless_count += 1
+        p.class_ecn = <const uint8_t*>pointer(plan.class_ecn)
+        p.class_ack = <const uint8_t*>pointer(plan.class_ack)
+        p.node_port_start = <const int32_t*>pointer(plan.node_port_start)
+        p.node_seed = <const uint32_t*>pointer(plan.node_seed)
+        p.node_route_row = <const int32_t*>pointer(plan.node_route_row)
+        p.switch_buffer_bytes = <const int64_t*>pointer(plan.switch_buffer_bytes)
+        p.switch_pool_bytes = <const int64_t*>pointer(plan.switch_pool_bytes)
+        p.switch_latency_ps = <const int64_t*>pointer(plan.switch_latency_ps)
+        p.port_node = <const int32_t*>pointer(plan.port_node)
+        p.port_peer = <const int32_t*>pointer(plan.port_peer)
+        p.port_rate_bps = <const int64_t*>pointer(plan.port_rate_bps)
+        p.port_delay_ps = <const int64_t*>pointer(plan.port_delay_ps)
+        p.port_pause_ps = <const int64_t*>pointer(plan.port_pause_ps)
+        p.port_pfc_response_ps = <const int64_t*>pointer(plan.port_pfc_response_ps)
+        p.pq_egress_alpha_q16 = <const int64_t*>pointer(plan.pq_egress_alpha_q16)
+        p.pq_pmax_q32 = <const int64_t*>pointer(plan.pq_pmax_q32)
+        p.host_group = <const int32_t*>pointer(plan.host_group)
+        p.host_access_port = <const int32_t*>pointer(plan.host_access_port)
+        p.route = <const int32_t*>pointer(plan.route)
+        p.nexthop_start = <const int32_t*>pointer(plan.nexthop_start)
+        p.nexthop_port = <const int32_t*>pointer(plan.nexthop_port)
+        p.host_nic = <const int32_t*>pointer(plan.host_nic)
+        p.qp_src = <const int32_t*>pointer(plan.qp_src)
+        p.qp_dst = <const int32_t*>pointer(plan.qp_dst)
+        p.qp_class = <const uint8_t*>pointer(plan.qp_class)
+        p.qp_hash = <const uint32_t*>pointer(plan.qp_hash)
+        p.qp_ack_hash = <const uint32_t*>pointer(plan.qp_ack_hash)
+        p.qp_op_start = <const int32_t*>pointer(plan.qp_op_start)
+        p.qp_op = <const int32_t*>pointer(plan.qp_op)
+        p.op_kind = <const uint8_t*>pointer(plan.op_kind)
+        p.op_host = <const int32_t*>pointer(plan.op_host)
+        p.op_qp = <const int32_t*>pointer(plan.op_qp)
+        p.op_bytes = <const int64_t*>pointer(plan.op_bytes)
+        p.op_duration_ps = <const int64_t*>pointer(plan.op_duration_ps)
+        p.op_start_ps = <const int64_t*>pointer(plan.op_start_ps)
+        p.op_peer = <const int32_t*>pointer(plan.op_peer)
+        p.op_dependency_count = <const int32_t*>pointer(plan.op_dependency_count)
+        p.op_successor_start = <const int32_t*>pointer(plan.op_successor_start)
+        p.op_successor = <const int32_t*>pointer(plan.op_successor)
+        p.host_op_start = <const int32_t*>pointer(plan.host_op_start)
+        p.host_op = <const int32_t*>pointer(plan.host_op)
+        self._read_nics(plan)
+
+    cdef _read_nics(self, plan):
+        cdef int32_t index
+        cdef nic_profile_t* nic
+        self.e.plan.nic = <nic_profile_t*>zeroed(len(plan.nic_cc), sizeof(nic_profile_t))
+        for index in range(len(plan.nic_cc)):
+            nic = &self.e.plan.nic[index]
+            nic.cc = plan.nic_cc[index]
+            nic.notify = plan.nic_notify[index]
+            nic.clamp_target = plan.nic_clamp_target[index]
+            nic.threshold = plan.nic_threshold[index]
+            nic.ack_every = plan.nic_ack_every[index]
+            nic.retry_count = plan.nic_retry_count[index]
+            nic.fixed_rate_bps = plan.nic_fixed_rate_bps[index]
+            nic.window_packets = plan.nic_window_packets[index]
+            nic.rto_ps = plan.nic_rto_ps[index]
+            nic.cnp_interval_ps = plan.nic_cnp_interval_ps[index]
+            nic.g = plan.nic_g[index]
+            nic.alpha_init = plan.nic_alpha_init[index]
+            nic.min_dec_fac = plan.nic_min_dec_fac[index]
+            nic.alpha_timer_ps = plan.nic_alpha_timer_ps[index]
+            nic.decrease_timer_ps = plan.nic_decrease_timer_ps[index]
+            nic.decrease_offset_ps = plan.nic_decrease_offset_ps[index]
+            nic.increase_timer_ps = plan.nic_increase_timer_ps[index]
+            nic.byte_reset = plan.nic_byte_reset[index]
+            nic.rate_ai_bps = plan.nic_rate_ai_bps[index]
+            nic.rate_hai_bps = plan.nic_rate_hai_bps[index]
+            nic.rate_min_bps = plan.nic_rate_min_bps[index]
+
+    cdef _allocate(self, bint packets):
+        """All state, sized by the fabric and the list of operations; rings and pools grow with what is in flight."""
+        cdef engine_t* e = self.e
+        cdef plan_t* p = &e.plan
+        cdef int64_t index, queue_count = <int64_t>p.port_count * p.class_count
+        cdef int32_t node, local
+        cdef port_t* port
+        cdef queue_t* queue
+        cdef switch_t* mmu
+        plan = self.plan
+        cdef const int64_t* reserved = <const int64_t*>pointer(plan.pq_reserved_bytes)
+        cdef const int64_t* headroom = <const int64_t*>pointer(plan.pq_headroom_bytes)
+        cdef const int64_t* alpha = <const int64_t*>pointer(plan.pq_alpha_q16)
+        cdef const int64_t* xon_offset = <const int64_t*>pointer(plan.pq_xon_offset_bytes)
+        cdef const int64_t* kmin = <const int64_t*>pointer(plan.pq_kmin_bytes)
+        cdef const int64_t* kmax = <const int64_t*>pointer(plan.pq_kmax_bytes)
+        e.record_packets = packets
+        e.shortcuts = p.scheduler != SCHEDULER_CLASSIC
+        e.by_heap = p.scheduler == SCHEDULER_CLASSIC
+        e.data_full_bytes = <int32_t>frame_bytes_of(e, p.mtu_bytes, False)
+        e.ports = <port_t*>zeroed(p.port_count, sizeof(port_t))
+        e.queues = <queue_t*>zeroed(queue_count, sizeof(queue_t))
+        e.pauses = <pause_t*>zeroed(2 * queue_count, sizeof(pause_t))
+        e.pendings = <pending_queue_t*>zeroed(p.port_count, sizeof(pending_queue_t))
+        e.port_mark = <uint8_t*>zeroed(p.port_count, 1)
+        e.port_dirty = <uint8_t*>zeroed(p.port_count, 1)
+        for index in range(p.port_count):
+            port = &e.ports[index]
+            port.kick_ps = FOREVER
+            port.refresh_ps = FOREVER
+            port.delay_ps = p.port_delay_ps[index]
+            port.rate_bps = p.port_rate_bps[index]
+            if not p.truncate_ns and 8000000000000 % port.rate_bps == 0 and 8000000000000 // port.rate_bps < 1 << 31:
+                port.ps_per_byte = <uint32_t>(8000000000000 // port.rate_bps)
+            port.peer = p.port_peer[index]
+            port.node = p.port_node[index]
+            port.peer_node = p.port_node[port.peer]
+            port.mask = <uint32_t>0xffffffff
+            e.pendings[index].mask = <uint32_t>0xffffffff
+        for index in range(queue_count):
+            queue = &e.queues[index]
+            queue.mask = <uint32_t>0xffffffff
+            queue.kmin_bytes = kmin[index]
+            queue.kmax_bytes = kmax[index]
+            queue.reserved_bytes = reserved[index]
+            queue.headroom_bytes = headroom[index]
+            queue.alpha_q16 = alpha[index]
+            queue.xon_offset_bytes = xon_offset[index]
+            queue.pause_since_ps = -1
+            e.pauses[2 * index].xoff_ps = -1
+            e.pauses[2 * index + 1].xoff_ps = -1
+        e.switches = <switch_t*>zeroed(p.node_count - p.host_count, sizeof(switch_t))
+        for node in range(p.host_count, p.node_count):
+            mmu = &e.switches[node - p.host_count]
+            mmu.pool_bytes = p.switch_pool_bytes[node - p.host_count]
+            mmu.latency_ps = p.switch_latency_ps[node - p.host_count]
+            mmu.port_count = p.node_port_start[node + 1] - p.node_port_start[node]
+            mmu.held = <uint32_t*>zeroed(<size_t>e.lossless_count * mmu.port_count * mmu.port_count, sizeof(uint32_t))
+        e.host_port_count = p.node_port_start[p.host_count]
+        e.hosts = <host_t*>zeroed(p.host_count, sizeof(host_t))
+        for node in range(p.host_count):
+            e.hosts[node].qp_free = -1
+            e.hosts[node].rx_free = -1
+            e.hosts[node].next_op = p.host_op_start[node]
+            e.hosts[node].timer_key_ps = FOREVER
+            e.hosts[node].op_key_ps = FOREVER
+        e.outboxes = <outbox_t*>zeroed(<size_t>e.host_port_count * p.class_count, sizeof(outbox_t))
+        for index in range(<int64_t>e.host_port_count * p.class_count):
+            e.outboxes[index].control.mask = <uint64_t>0xffffffffffffffff
+        e.wheel_stride = (p.node_count + 7) // 8 * 8
+        e.wheel = <uint8_t*>zeroed(WHEEL_SLOTS * e.wheel_stride, 1)
+        e.node_far_ps = times(p.node_count, FOREVER)
+        e.qp_slot = <int32_t*>zeroed(p.qp_count, sizeof(int32_t))
+        e.rx_slot = <int32_t*>zeroed(p.qp_count, sizeof(int32_t))
+        memset(e.qp_slot, 0xff, p.qp_count * sizeof(int32_t))
+        memset(e.rx_slot, 0xff, p.qp_count * sizeof(int32_t))
+        e.op_posted_ps = times(p.op_count, -1)
+        e.op_first_ps = times(p.op_count, -1)
+        e.op_delivered_ps = times(p.op_count, -1)
+        e.op_done_ps = times(p.op_count, -1)
+        e.op_status = <uint8_t*>zeroed(p.op_count, 1)
+        e.op_waiting = <int32_t*>zeroed(p.op_count, sizeof(int32_t))
+        memcpy(e.op_waiting, p.op_dependency_count, p.op_count * sizeof(int32_t))
+        e.op_packets = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
+        e.op_retransmissions = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
+        e.op_cnps = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
+        e.op_marks = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
+        e.worker.heap_capacity = 256
+        e.worker.heap = <uint64_t*>zeroed(256, sizeof(uint64_t))
+        e.worker.flows.size = sizeof(flow_row_t)
+        e.worker.ports.size = sizeof(port_row_t)
+        e.worker.pauses.size = sizeof(pause_row_t)
+        e.worker.drop_rows.size = sizeof(drop_row_t)
+        e.worker.packets.size = sizeof(packet_row_t)
+
+    cdef _set_window(self, int divisor):
+        """Lookahead: the least time from the start of a transmission to its arrival, over all links."""
+        cdef plan_t* p = &self.e.plan
+        cdef int64_t least_bytes = min(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, frame_bytes_of(self.e, 0, False))
+        cdef int64_t most_bytes = max(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, frame_bytes_of(self.e, p.mtu_bytes, True))
+        cdef ps_t least_ps = FOREVER, most_ps = 0, ahead_ps
+        cdef int32_t port
+        for port in range(p.port_count):
+            ahead_ps = p.port_delay_ps[port] + time_of_bytes(p, least_bytes + p.wire_overhead_bytes,
+                                                             p.port_rate_bps[port])
+            if ahead_ps < least_ps:
+                least_ps = ahead_ps
+            ahead_ps = p.port_delay_ps[port] + time_of_bytes(p, most_bytes + p.wire_overhead_bytes,
+                                                             p.port_rate_bps[port])
+            if ahead_ps > most_ps:
+                most_ps = ahead_ps
+        if p.port_count == 0:
+            least_ps = 1000000
+        # Keys hold 40 bits of time, and the area of a window must not matter: a millisecond is plenty.
+        self.e.window_ps = max(1, min(least_ps, 1000000000) // divisor)
+        self.e.long_links = self.e.by_heap or most_ps // self.e.window_ps + 1 >= WHEEL_REACH
+
+    def __dealloc__(self):
+        cdef engine_t* e = self.e
+        cdef int64_t index
+        if e == NULL:
+            return
+        if e.creation != NULL:
+            creation_free(e, <creation_t*>e.creation)
+            free(e.creation)
+        if e.ports != NULL:
+            for index in range(e.plan.port_count):
+                free(e.ports[index].ring)
+        if e.pendings != NULL:
+            for index in range(e.plan.port_count):
+                free(e.pendings[index].buffer)
+        if e.queues != NULL:
+            for index in range(<int64_t>e.plan.port_count * e.plan.class_count):
+                free(e.queues[index].buffer)
+        if e.switches != NULL:
+            for index in range(e.plan.node_count - e.plan.host_count):
+                free(e.switches[index].held)
+        if e.hosts != NULL:
+            for index in range(e.plan.host_count):
+                free(e.hosts[index].qps)
+                free(e.hosts[index].receivers)
+                free(e.hosts[index].timers.entries)
+                free(e.hosts[index].due.entries)
+        if e.outboxes != NULL:
+            for index in range(<int64_t>e.host_port_count * e.plan.class_count):
+                free(e.outboxes[index].control.buffer)
+                free(e.outboxes[index].ready.entries)
+        free(e.ports)
+        free(e.queues)
+        free(e.pauses)
+        free(e.pendings)
+        free(e.port_mark)
+        free(e.port_dirty)
+        free(e.switches)
+        free(e.hosts)
+        free(e.outboxes)
+        free(e.wheel)
+        free(e.node_far_ps)
+        free(e.far.entries)
+        free(e.qp_slot)
+        free(e.rx_slot)
+        free(e.op_posted_ps)
+        free(e.op_first_ps)
+        free(e.op_delivered_ps)
+        free(e.op_done_ps)
+        free(e.op_status)
+        free(e.op_waiting)
+        free(e.op_packets)
+        free(e.op_retransmissions)
+        free(e.op_cnps)
+        free(e.op_marks)
+        free(e.plan.nic)
+        free(e.worker.heap)
+        free(e.worker.flows.data)
+        free(e.worker.ports.data)
+        free(e.worker.pauses.data)
+        free(e.worker.drop_rows.data)
+        free(e.worker.packets.data)
+        free(e)
+
+    def run(self, stop_ps, budget):
+        """Step until `stop_ps` or for about `budget` packet hops, without the GIL.
+
+        Parameters
+        ----------
+        stop_ps : int
+            Simulated time before which events run, ps.
+        budget : int
+            Packet hops after which to return; checked at window edges.
+
+        Returns
+        -------
+        int
+            RUNNING 0 (budget used), STOPPED 1 (reached `stop_ps`), DRAINED 2 (nothing left), FAULT 3.
+
+        Raises
+        ------
+        MemoryError
+            The core ran out of memory.
+        """
+        cdef ps_t stop = min(stop_ps, FOREVER)
+        cdef int64_t limit = min(self.e.worker.packet_hops + max(1, budget), 1 << 62)
+        cdef int32_t status
+        cdef engine_t* e = self.e
+        if self.finished:
+            raise ValueError("the run is finished")
+        if e.fault.code != FAULT_NONE:
+            return FAULTED
+        with nogil:
+            if e.creation != NULL:
+                status = run_creation(e, <creation_t*>e.creation, stop, limit)
+            elif e.by_heap:
+                status = run_heap(e, &e.worker, stop, limit)
+            else:
+                status = run_windows(e, &e.worker, stop, limit)
+        self.last_status = status
+        if e.fault.code == FAULT_MEMORY:
+            raise EngineMemoryError("the engine ran out of memory")
+        return status
+
+    @property
+    def now_ps(self):
+        """Simulated time up to which everything has run; after draining, the time of the last event."""
+        if self.last_status == DRAINED:
+            return self.e.worker.last_event_ps
+        return self.e.now_ps
+
+    @property
+    def packet_hops(self):
+        """Packets put on links so far, PFC frames not counted."""
+        return self.e.worker.packet_hops
+
+    @property
+    def events(self):
+        """Events run so far."""
+        return self.e.worker.events
+
+    @property
+    def in_flight_packets(self):
+        """Packets on links and in queues."""
+        return self.e.worker.sent - self.e.worker.delivered - self.e.worker.dropped
+
+    @property
+    def window_ps(self):
+        """Length of a window, ps."""
+        return self.e.window_ps
+
+    def fault(self):
+        """The first broken promise of the core: (text, time_ps, node, port), or None."""
+        if self.e.fault.code == FAULT_NONE:
+            return None
+        return (FAULT_TEXTS[self.e.fault.code], self.e.fault.time_ps, self.e.fault.node, self.e.fault.port)
+
+    cdef _take(self, record_buffer_t* buffer, dtype):
+        """Copy the rows out, in the order (emit, node, sequence), and empty the buffer."""
+        rows = np.empty(buffer.count, dtype=dtype)
+        cdef size_t address = rows.ctypes.data
+        if buffer.count > 0:
+            memcpy(<void*>address, buffer.data, buffer.count * buffer.size)
+        buffer.count = 0
+        return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
+
+    cdef _take_pauses(self):
+        """Pause rows whose end has passed; the others stay. At the end of the run what is left ends with it."""
+        cdef record_buffer_t* buffer = &self.e.worker.pauses
+        cdef size_t address
+        rows = self._take(buffer, _PAUSE)
+        end_ps = self.now_ps
+        if self.finished:
+            late = rows["end_ps"] > end_ps
+            rows["end_ps"][late] = np.maximum(end_ps, rows["start_ps"][late])
+            rows["end"][late] = PAUSE_END_RUN
+            return rows
+        late = rows["emit_ps"] >= end_ps
+        waiting = np.ascontiguousarray(rows[late])
+        buffer.count = len(waiting)
+        address = waiting.ctypes.data
+        if buffer.count > 0:
+            memcpy(buffer.data, <void*>address, buffer.count * buffer.size)
+        return rows[~late]
+
+    def drain(self):
+        """Records since the last drain, by table, in their final order.
+
+        Returns
+        -------
+        dict of str to structured numpy array
+            Tables ``flows``, ``ports``, ``pauses``, ``drops``, ``packets``; see docs/TRACES.md.
+        """
+        cdef worker_t* w = &self.e.worker
+        flows = self._take(&w.flows, _FLOW)
+        ports = self._take(&w.ports, _PORT)
+        table = np.empty(len(ports), dtype=[
+            ("start_ps", "i8"), ("end_ps", "i8"), ("port", "i4"), ("class", "u1"), ("tx_bytes", "i8"),
+            ("wire_bytes", "i8"), ("tx_frames", "i8"), ("queue_byte_ps", "f8"), ("queue_max_bytes", "i8"),
+            ("paused_ps", "i8"), ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8")])
+        for name in table.dtype.names:
+            if name in ports.dtype.names:
+                table[name] = ports[name]
+        table["end_ps"] = ports["emit_ps"]
+        table["wire_bytes"] = ports["tx_bytes"] + ports["tx_frames"] * self.e.plan.wire_overhead_bytes
+        table["queue_byte_ps"] = ports["area"]
+        return {
+            "flows": flows,
+            "ports": table,
+            "pauses": self._take_pauses(),
+            "drops": self._take(&w.drop_rows, _DROP),
+            "packets": self._take(&w.packets, _PACKET),
+        }
+
+    cdef _copy_i8(self, int64_t* data):
+        values = np.empty(self.e.plan.op_count, dtype="i8")
+        cdef size_t address = values.ctypes.data
+        memcpy(<void*>address, data, self.e.plan.op_count * sizeof(int64_t))
+        return values
+
+    def ops(self):
+        """State of every operation.
+
+        Returns
+        -------
+        dict of str to (O,) numpy array
+            ``posted_ps``, ``first_sent_ps``, ``delivered_ps``, ``done_ps`` (int64, ps, -1 = not yet), ``status`` (uint8),
+            ``packets`` (transmissions), ``retransmissions``, ``cnps``, ``marks`` (int64).
+        """
+        cdef engine_t* e = self.e
+        cdef int64_t node, slot
+        cdef int32_t qp, index, op
+        cdef uint64_t start, length
+        cdef qp_t* q
+        status = np.empty(e.plan.op_count, dtype="u1")
+        cdef size_t address = status.ctypes.data
+        memcpy(<void*>address, e.op_status, e.plan.op_count)
+        packets = self._copy_i8(e.op_packets)
+        marks = self._copy_i8(e.op_marks)
+        cdef int64_t[::1] packets_view = packets
+        cdef int64_t[::1] marks_view = marks
+        # What live QPs have not yet booked.
+        for qp in range(e.plan.qp_count):
+            if e.qp_slot[qp] >= 0:
+                q = &e.hosts[e.plan.qp_src[qp]].qps[e.qp_slot[qp]]
+                start = q.una_first
+                for index in range(e.plan.qp_op_start[qp] + q.una_index, e.plan.qp_op_start[qp + 1]):
+                    op = e.plan.qp_op[index]
+                    if q.snd_max <= start:
+                        break
+                    length = <uint64_t>op_packets(&e.plan, op)
+                    packets_view[op] = e.op_retransmissions[op] + <int64_t>min(length, q.snd_max - start)
+                    start += length
+            if e.rx_slot[qp] >= 0:
+                index = e.plan.qp_op_start[qp] + e.hosts[e.plan.qp_dst[qp]].receivers[e.rx_slot[qp]].message_index
+                marks_view[e.plan.qp_op[index]] += e.hosts[e.plan.qp_dst[qp]].receivers[e.rx_slot[qp]].marks
+        return {
+            "posted_ps": self._copy_i8(e.op_posted_ps),
+            "first_sent_ps": self._copy_i8(e.op_first_ps),
+            "delivered_ps": self._copy_i8(e.op_delivered_ps),
+            "done_ps": self._copy_i8(e.op_done_ps),
+            "status": status,
+            "packets": packets,
+            "retransmissions": self._copy_i8(e.op_retransmissions),
+            "cnps": self._copy_i8(e.op_cnps),
+            "marks": marks,
+        }
+
+    def finish(self):
+        """Close the open interval and the standing pauses; drain once more afterwards."""
+        cdef engine_t* e = self.e
+        cdef worker_t* w = &e.worker
+        cdef ps_t end_ps = self.now_ps
+        cdef int32_t port, klass, index
+        cdef pause_t* pause
+        if self.finished:
+            return
+        self.finished = True
+        if e.plan.sample_ps > 0:
+            while e.sample_start_ps + e.plan.sample_ps <= end_ps:
+                close_interval(e, w, e.sample_start_ps + e.plan.sample_ps)
+            # The last event's own instant belongs to the interval.
+            close_interval(e, w, max(end_ps, e.sample_start_ps + 1))
+        for port in range(e.plan.port_count):
+            for klass in range(e.plan.class_count):
+                for index in range(2):
+                    pause = &e.pauses[2 * (<int64_t>port * e.plan.class_count + klass) + 1 - index]
+                    if pause.xoff_ps < 0:
+                        continue
+                    if pause.sent_ps >= 0 and pause.peer_until_ps <= end_ps:
+                        pause_row(e, w, pause, port, klass, PAUSE_END_EXPIRY, pause.peer_until_ps, end_ps)
+                    else:
+                        pause_row(e, w, pause, port, klass, PAUSE_END_RUN, max(end_ps, pause.start_ps), end_ps)
+
+    @property
+    def digest(self):
+        """Hex digest of every departure of every port and every operation's times: equal runs have equal digests."""
+        cdef engine_t* e = self.e
+        cdef uint64_t h = 0
+        cdef int64_t index
+        for index in range(e.plan.port_count):
+            h = fold64(h, e.ports[index].digest)
+            h = fold64(h, <uint64_t>e.ports[index].hops)
+        for index in range(e.plan.op_count):
+            h = fold64(h, <uint64_t>e.op_delivered_ps[index])
+            h = fold64(h, <uint64_t>e.op_done_ps[index])
+            h = fold64(h, e.op_status[index])
+        for index in range(<int64_t>e.plan.port_count * e.plan.class_count):
+            h = fold64(h, e.queues[index].ecn_count)
+        h = fold64(h, <uint64_t>e.worker.dropped)
+        h = fold64(h, <uint64_t>e.worker.xoffs)
+        return f"{h:016x}"
+
+    def totals(self):
+        """Counters of the whole run, by name."""
+        cdef worker_t* w = &self.e.worker
+        return {
+            "packet_hops": w.packet_hops,
+            "events": w.events,
+            "data_packets": w.data_sent,
+            "packets_sent": w.sent,
+            "packets_delivered": w.delivered,
+            "packets_dropped": w.dropped,
+            "packets_in_flight": w.sent - w.delivered - w.dropped,
+            "retransmissions": w.retransmissions,
+            "cnps": w.cnps,
+            "marks": w.marks,
+            "xoffs": w.xoffs,
+            "pfc_frames": w.pfc_sent,
+            "drops_headroom_full": w.drops[0],
+            "drops_shared_full": w.drops[1],
+            "drops_egress_full": w.drops[2],
+            "drops_no_route": w.drops[3],
+        }
+
+    def ports(self):
+        """Per port over the whole run: ``hops``, ``sent_bytes`` (frames, PFC not counted), ``busy_ps`` (with PFC)."""
+        cdef int64_t index
+        hops = np.zeros(self.e.plan.port_count, dtype="i8")
+        sent = np.zeros(self.e.plan.port_count, dtype="i8")
+        busy = np.zeros(self.e.plan.port_count, dtype="i8")
+        for index in range(self.e.plan.port_count):
+            hops[index] = self.e.ports[index].hops
+            sent[index] = self.e.ports[index].sent_bytes
+            busy[index] = self.e.ports[index].busy_ps
+        return {"hops": hops, "sent_bytes": sent, "busy_ps": busy}
+
+    def verify(self):
+        """Walk all state and check the invariants of docs/MODEL.md 14.
+
+        Returns
+        -------
+        list of (str, bool, str)
+            Name, whether it holds, what was found.
+        """
+        cdef engine_t* e = self.e
+        cdef worker_t* w = &e.worker
+        cdef plan_t* p = &e.plan
+        cdef int64_t on_links = 0, on_links_bytes = 0, queued = 0, queued_bytes = 0, pfc_on_links = 0
+        cdef int32_t port, klass, node, local, first, egress, count
+        cdef uint32_t position
+        cdef const packet_t* packet
+        cdef queue_t* queue
+        cdef queue_t* pg
+        cdef int64_t total, used, pool
+        cdef ps_t horizon = max(self.now_ps, e.now_ps)
+        wrong_queue = []
+        wrong_pg = []
+        wrong_pool = []
+        over_buffer = []
+        too_busy = []
+        standing = []
+        negative = []
+        held = np.zeros(p.port_count * p.class_count, dtype="i8")
+        cdef int64_t[::1] held_view = held
+        for port in range(p.port_count):
+            position = e.ports[port].head
+            while position != e.ports[port].tail:
+                packet = &e.ports[port].ring[position & e.ports[port].mask]
+                if packet.kind == KIND_PFC:
+                    pfc_on_links += 1
+                else:
+                    on_links += 1
+                    on_links_bytes += packet.size
+                position += 1
+            if e.ports[port].busy_ps > max(horizon, e.ports[port].busy_until_ps):
+                too_busy.append(port)
+            for klass in range(p.class_count):
+                queue = &e.queues[port * p.class_count + klass]
+                total = 0
+                position = queue.head
+                while position != queue.tail:
+                    packet = &queue.buffer[position & queue.mask]
+                    total += packet.size
+                    queued += 1
+                    node = e.ports[port].node
+                    held_view[(p.node_port_start[node] + packet.ingress) * p.class_count + klass] += packet.size
+                    position += 1
+                queued_bytes += total
+                if total != queue.bytes:
+                    wrong_queue.append((port, klass))
+        for node in range(p.host_count, p.node_count):
+            used = 0
+            pool = 0
+            for port in range(p.node_port_start[node], p.node_port_start[node + 1]):
+                if e.ports[port].xoff_mask:
+                    standing.append(port)
+                for klass in range(p.class_count):
+                    pg = &e.queues[port * p.class_count + klass]
+                    total = pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes
+                    if total != held_view[port * p.class_count + klass]:
+                        wrong_pg.append((port, klass))
+                    if min(pg.reserved_used_bytes, pg.shared_used_bytes, pg.headroom_used_bytes) < 0:
+                        negative.append((port, klass))
+                    used += total
+                    if p.ns3_buffer:
+                        pool += max(0, pg.shared_used_bytes - pg.reserved_bytes)
+                    else:
+                        pool += pg.shared_used_bytes
+            if pool != e.switches[node - p.host_count].shared_used_bytes:
+                wrong_pool.append(node)
+            if used > p.switch_buffer_bytes[node - p.host_count]:
+                over_buffer.append(node)
+        drained = on_links + queued == 0
+        fault = self.fault()
+        return [
+            ("packets_conserved", w.sent == w.delivered + w.dropped + on_links + queued,
+             f"sent {w.sent}, delivered {w.delivered}, dropped {w.dropped}, on links {on_links}, queued {queued}"),
+            ("bytes_conserved", w.sent_bytes == w.delivered_bytes + w.dropped_bytes + on_links_bytes + queued_bytes,
+             f"sent {w.sent_bytes}, delivered {w.delivered_bytes}, dropped {w.dropped_bytes}, "
+             f"on links {on_links_bytes}, queued {queued_bytes}"),
+            ("frames_on_links", w.link_sent == w.link_received + on_links + pfc_on_links,
+             f"put on links {w.link_sent}, received {w.link_received}, on links {on_links + pfc_on_links}"),
+            ("queue_bytes", not wrong_queue, f"(port, class) that differ: {wrong_queue[:4]}"),
+            ("buffer_counters", not wrong_pg, f"(port, class) that differ: {wrong_pg[:4]}"),
+            ("shared_pool", not wrong_pool, f"switches that differ: {wrong_pool[:4]}"),
+            ("no_negative_counter", not negative, f"(port, class) below zero: {negative[:4]}"),
+            ("buffer_size", not over_buffer, f"switches above their buffer: {over_buffer[:4]}"),
+            ("link_rate", not too_busy, f"ports busier than time: {too_busy[:4]}"),
+            ("pauses_balanced", not drained or not standing or self.last_status != DRAINED,
+             f"ports with XOFF after the fabric drained: {standing[:4]}"),
+            ("no_fault", fault is None, "" if fault is None else f"{fault[0]} at {fault[1]} ps, node {fault[2]}"),
+        ]
+
+    def memory_bytes(self):
+        """Bytes the engine holds now, by kind."""
+        cdef engine_t* e = self.e
+        cdef plan_t* p = &e.plan
+        cdef int64_t index, rings = 0, queues = 0, pools = 0, fixed
+        for index in range(p.port_count):
+            rings += (<int64_t><uint32_t>(e.ports[index].mask + 1)) * sizeof(packet_t)
+        for index in range(<int64_t>p.port_count * p.class_count):
+            queues += (<int64_t><uint32_t>(e.queues[index].mask + 1)) * sizeof(packet_t)
+        for index in range(p.host_count):
+            pools += e.hosts[index].qp_capacity * sizeof(qp_t) + e.hosts[index].rx_capacity * sizeof(rx_t)
+            pools += (e.hosts[index].timers.capacity + e.hosts[index].due.capacity) * 16
+        for index in range(<int64_t>e.host_port_count * p.class_count):
+            pools += <int64_t>(e.outboxes[index].control.mask + 1) * sizeof(control_t)
+            pools += e.outboxes[index].ready.capacity * 16
+        fixed = p.port_count * (sizeof(port_t) + sizeof(pending_queue_t) + 2)
+        fixed += <int64_t>p.port_count * p.class_count * (sizeof(queue_t) + sizeof(pause_t))
+        fixed += p.host_count * sizeof(host_t) + <int64_t>e.host_port_count * p.class_count * sizeof(outbox_t)
+        fixed += WHEEL_SLOTS * e.wheel_stride + 8 * p.node_count
+        for index in range(p.node_count - p.host_count):
+            fixed += <int64_t>e.lossless_count * e.switches[index].port_count * e.switches[index].port_count * 4
+        return {"links": rings, "queues": queues, "qps": pools, "fabric": fixed,
+                "operations": p.op_count * 69 + p.qp_count * 8}

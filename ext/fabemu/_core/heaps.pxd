@@ -1,0 +1,210 @@
+"""Binary heaps: event keys of the device being stepped, timed entries, QPs that wait for their send time.
+
+Owns      the key layout: time within the window (40 bits), event class (4), variant (4), local port (16).
+Invariant keys of one device are unique up to stale ones, which their handlers recognise.
+Order     equal time and class: by keyed hash of (seed, node, time, port), computed on a real tie only (MODEL 5).
+"""
+from libc.stdlib cimport realloc
+from .types cimport (int32_t, int64_t, uint64_t, ps_t, unlikely, EVENT_ARRIVAL, EVENT_TRANSMIT, FAULT_MEMORY)
+from .rng cimport tie_hash
+from .state cimport engine_t, worker_t, timed_t, timed_heap_t, ready_t, ready_heap_t
+
+cdef enum:
+    KEY_TIME_SHIFT = 24
+    KEY_CLASS_SHIFT = 20
+    KEY_VARIANT_SHIFT = 16
+    KEY_PORT_MASK = 0xffff
+
+
+cdef inline uint64_t event_key(ps_t offset_ps, uint64_t event_class, uint64_t variant, uint64_t port) noexcept nogil:
+    return ((<uint64_t>offset_ps << KEY_TIME_SHIFT) | (event_class << KEY_CLASS_SHIFT)
+            | (variant << KEY_VARIANT_SHIFT) | port)
+
+
+cdef inline bint key_tie_less(const engine_t* e, const worker_t* w, uint64_t a, uint64_t b) noexcept nogil:
+    cdef uint64_t event_class = (a >> KEY_CLASS_SHIFT) & 15
+    cdef uint64_t time_ps, hash_a, hash_b
+    if event_class != EVENT_ARRIVAL and event_class != EVENT_TRANSMIT:
+        return a < b
+    time_ps = <uint64_t>w.window_start_ps + (a >> KEY_TIME_SHIFT)
+    hash_a = tie_hash(e.plan.seed, <uint64_t>w.node, time_ps, a & KEY_PORT_MASK)
+    hash_b = tie_hash(e.plan.seed, <uint64_t>w.node, time_ps, b & KEY_PORT_MASK)
+    if hash_a != hash_b:
+        return hash_a < hash_b
+    return a < b
+
+
+cdef inline bint key_less(const engine_t* e, const worker_t* w, uint64_t a, uint64_t b) noexcept nogil:
+    if unlikely(((a ^ b) >> KEY_CLASS_SHIFT) == 0):
+        return key_tie_less(e, w, a, b)
+    return a < b
+
+
+cdef inline void events_sift_down(const engine_t* e, worker_t* w, int32_t index, uint64_t key) noexcept nogil:
+    cdef uint64_t* heap = w.heap
+    cdef int32_t count = w.heap_count
+    cdef int32_t child
+    while True:
+        child = 2 * index + 1
+        if child >= count:
+            break
+        if child + 1 < count and key_less(e, w, heap[child + 1], heap[child]):
+            child += 1
+        if not key_less(e, w, heap[child], key):
+            break
+        heap[index] = heap[child]
+        index = child
+    heap[index] = key
+
+
+cdef inline void events_push(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
+    cdef int32_t index = w.heap_count
+    cdef int32_t parent
+    cdef uint64_t* grown
+    if unlikely(index == w.heap_capacity):
+        grown = <uint64_t*>realloc(w.heap, 2 * <size_t>w.heap_capacity * sizeof(uint64_t))
+        if grown == NULL:
+            e.fault.code = FAULT_MEMORY
+            return
+        w.heap = grown
+        w.heap_capacity *= 2
+    w.heap_count = index + 1
+    while index > 0:
+        parent = (index - 1) >> 1
+        if not key_less(e, w, key, w.heap[parent]):
+            break
+        w.heap[index] = w.heap[parent]
+        index = parent
+    w.heap[index] = key
+
+
+cdef inline void events_pop(const engine_t* e, worker_t* w) noexcept nogil:
+    w.heap_count -= 1
+    if w.heap_count > 0:
+        events_sift_down(e, w, 0, w.heap[w.heap_count])
+
+
+cdef inline bint timed_less(const timed_t* a, const timed_t* b) noexcept nogil:
+    return a.time_ps < b.time_ps or (a.time_ps == b.time_ps and a.id < b.id)
+
+
+cdef inline void timed_push(engine_t* e, timed_heap_t* heap, ps_t time_ps, int32_t id, int32_t node) noexcept nogil:
+    cdef timed_t entry
+    cdef int64_t index = heap.count
+    cdef int64_t parent, capacity
+    cdef timed_t* grown
+    if unlikely(index == heap.capacity):
+        capacity = 2 * heap.capacity if heap.capacity > 0 else 8
+        grown = <timed_t*>realloc(heap.entries, <size_t>capacity * sizeof(timed_t))
+        if grown == NULL:
+            e.fault.code = FAULT_MEMORY
+            return
+        heap.entries = grown
+        heap.capacity = capacity
+    entry.time_ps = time_ps
+    entry.id = id
+    entry.node = node
+    heap.count += 1
+    while index > 0:
+        parent = (index - 1) >> 1
+        if not timed_less(&entry, &heap.entries[parent]):
+            break
+        heap.entries[index] = heap.entries[parent]
+        index = parent
+    heap.entries[index] = entry
+
+
+cdef inline void timed_pop(timed_heap_t* heap) noexcept nogil:
+    cdef int64_t index = 0
+    cdef int64_t child
+    cdef timed_t entry
+    heap.count -= 1
+    if heap.count == 0:
+        return
+    entry = heap.entries[heap.count]
+    while True:
+        child = 2 * index + 1
+        if child >= heap.count:
+            break
+        if child + 1 < heap.count and timed_less(&heap.entries[child + 1], &heap.entries[child]):
+            child += 1
+        if not timed_less(&heap.entries[child], &entry):
+            break
+        heap.entries[index] = heap.entries[child]
+        index = child
+    heap.entries[index] = entry
+
+
+cdef inline bint ready_less(const ready_t* a, const ready_t* b) noexcept nogil:
+    return a.ready_ps < b.ready_ps or (a.ready_ps == b.ready_ps and a.qp < b.qp)
+
+
+cdef inline void ready_sift_down(ready_heap_t* heap, ready_t entry) noexcept nogil:
+    """Put `entry` where the top was."""
+    cdef int32_t index = 0
+    cdef int32_t child
+    while True:
+        child = 2 * index + 1
+        if child >= heap.count:
+            break
+        if child + 1 < heap.count and ready_less(&heap.entries[child + 1], &heap.entries[child]):
+            child += 1
+        if not ready_less(&heap.entries[child], &entry):
+            break
+        heap.entries[index] = heap.entries[child]
+        index = child
+    heap.entries[index] = entry
+
+
+cdef inline void ready_pop(ready_heap_t* heap) noexcept nogil:
+    heap.count -= 1
+    if heap.count > 0:
+        ready_sift_down(heap, heap.entries[heap.count])
+
+
+cdef inline void ready_remove(ready_heap_t* heap, int32_t qp) noexcept nogil:
+    """Take the entry of one QP out, wherever it is: re-insert what followed it."""
+    cdef int32_t index, parent, position
+    cdef ready_t entry
+    cdef int32_t kept = 0
+    for index in range(heap.count):
+        if heap.entries[index].qp != qp:
+            heap.entries[kept] = heap.entries[index]
+            kept += 1
+    heap.count = kept
+    for index in range(1, kept):
+        entry = heap.entries[index]
+        position = index
+        while position > 0:
+            parent = (position - 1) >> 1
+            if not ready_less(&entry, &heap.entries[parent]):
+                break
+            heap.entries[position] = heap.entries[parent]
+            position = parent
+        heap.entries[position] = entry
+
+
+cdef inline void ready_push(engine_t* e, ready_heap_t* heap, ps_t ready_ps, int32_t qp, int32_t slot) noexcept nogil:
+    cdef ready_t entry
+    cdef int32_t index = heap.count
+    cdef int32_t parent, capacity
+    cdef ready_t* grown
+    if unlikely(index == heap.capacity):
+        capacity = 2 * heap.capacity if heap.capacity > 0 else 4
+        grown = <ready_t*>realloc(heap.entries, <size_t>capacity * sizeof(ready_t))
+        if grown == NULL:
+            e.fault.code = FAULT_MEMORY
+            return
+        heap.entries = grown
+        heap.capacity = capacity
+    entry.ready_ps = ready_ps
+    entry.qp = qp
+    entry.slot = slot
+    heap.count += 1
+    while index > 0:
+        parent = (index - 1) >> 1
+        if not ready_less(&entry, &heap.entries[parent]):
+            break
+        heap.entries[index] = heap.entries[parent]
+        index = parent
+    heap.entries[index] = entry

@@ -1,0 +1,23 @@
+"""The packet: 32 bytes, held by value in rings.
+
+Owns      packet_t.
+Invariant sizeof(packet_t) == 32 (two to a cache line; checked when the engine is made).
+Order     a copy writes the whole packet first and single fields afterwards, so that no wide load follows a narrow store.
+"""
+from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT
+
+cdef struct packet_t:
+    ps_t time_ps            # arrival at the receiver of the link; in an egress queue: arrival at this switch
+    uint32_t qp             # plan QP
+    uint32_t psn            # 24-bit packet number; PFC: XOFF bit mask over classes
+    uint32_t hash           # flow hash of this direction
+    uint32_t dst            # destination host
+    uint16_t size           # frame bytes
+    uint8_t kind            # KIND_*
+    uint8_t flags           # FLAG_* and the class in bits 4..6
+    uint16_t ingress        # local index of the port it came in by (switch queues)
+    uint16_t group          # destination group
+
+
+cdef inline uint32_t packet_class(const packet_t* packet) noexcept nogil:
+    return packet.flags >> CLASS_SHIFT

@@ -1,0 +1,241 @@
+"""Priority flow control: XOFF and XON of ingress PGs, pause frames, pauses obeyed.
+
+Owns      xoff_mask, pfc_pending and refresh_ps of a port; pause_until of its egress queues; the pause rows.
+Invariant every XOFF is followed by an XON, an expiry or the end of the run, and that is what its row says.
+Order     a frame's contents are those of the instant at which it starts; the pause takes effect before arrivals of that instant.
+Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
+"""
+from libc.stdlib cimport free, malloc
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FOREVER, KIND_PFC, EVENT_PFC,
+                     EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_RUN, PAUSE_END_XON)
+from .packet cimport packet_t
+from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
+from .heaps cimport event_key, events_push
+from .link cimport link_begin, link_commit, link_wire_ps
+from .mmu cimport mmu_held, mmu_threshold
+from .stats cimport stats_paused
+from .trace cimport pause_row_t, record_append
+from .wake cimport port_kick, wake_at
+
+
+cdef inline void pause_row(engine_t* e, worker_t* w, pause_t* pause, int32_t port_id, int32_t klass, int32_t end,
+                           ps_t end_ps, ps_t now) noexcept nogil:
+    """Write the row and close it."""
+    cdef pause_row_t* row = <pause_row_t*>record_append(e, &w.pauses)
+    if row != NULL:
+        # The row is final when its end has passed.
+        row.emit_ps = end_ps if end_ps > now else now
+        row.node = e.ports[port_id].node
+        row.port = port_id
+        row.xoff_ps = pause.xoff_ps
+        row.sent_ps = pause.sent_ps
+        row.start_ps = pause.start_ps
+        row.xon_ps = pause.xon_ps
+        row.end_ps = end_ps
+        row.ingress_bytes = pause.ingress_bytes
+        row.headroom_bytes = pause.headroom_bytes
+        row.threshold_bytes = pause.threshold_bytes
+        row.egress_port = pause.egress_port
+        row.klass = <uint8_t>klass
+        row.end = <uint8_t>end
+    pause.xoff_ps = -1
+
+
+cdef inline int32_t pfc_root(const engine_t* e, const switch_t* mmu, int32_t first_port, int32_t ingress,
+                             int32_t klass) noexcept nogil:
+    """Egress port that holds most bytes of the PG; lowest port on ties, -1 if none does."""
+    cdef int32_t egress
+    cdef int32_t best = -1
+    cdef uint32_t most = 0
+    cdef uint32_t held
+    for egress in range(mmu.port_count):
+        held = mmu_held(e, mmu, klass, ingress, egress)[0]
+        if held > most:
+            most = held
+            best = first_port + egress
+    return best
+
+
+cdef inline void pfc_raise(engine_t* e, worker_t* w, const switch_t* mmu, port_t* port, int32_t port_id,
+                           int32_t klass, ps_t now) noexcept nogil:
+    """XOFF is raised for a PG of this port."""
+    cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
+    cdef queue_t* pg = &e.queues[index]
+    cdef pause_t* pause = &e.pauses[2 * index]
+    cdef int32_t first_port = e.plan.node_port_start[port.node]
+    port.xoff_mask |= <uint32_t>1 << klass
+    w.xoffs += 1
+    if pause.xoff_ps >= 0:
+        # XON was decided, but no frame has told the peer yet: the next one ends that row and begins this.
+        e.pauses[2 * index + 1] = pause[0]
+    pause.xoff_ps = now
+    pause.sent_ps = -1
+    pause.start_ps = -1
+    pause.xon_ps = -1
+    pause.peer_until_ps = -1
+    pause.ingress_bytes = pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes
+    pause.headroom_bytes = pg.headroom_used_bytes
+    pause.threshold_bytes = mmu_threshold(mmu, pg)
+    pause.egress_port = pfc_root(e, mmu, first_port, port_id - first_port, klass)
+
+
+cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
+                           ps_t now) noexcept nogil:
+    """XON is decided for a PG of this port."""
+    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    port.xoff_mask &= ~(<uint32_t>1 << klass)
+    pause.xon_ps = now
+    if pause.sent_ps < 0:
+        pause_row(e, w, pause, port_id, klass, PAUSE_END_XON, now, now)
+
+
+cdef inline void pfc_want_frame(engine_t* e, worker_t* w, port_t* port, int32_t port_id, ps_t now) noexcept nogil:
+    port.pfc_pending = 1
+    port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
+
+
+cdef inline void pause_told(engine_t* e, worker_t* w, int32_t port_id, int32_t klass, bint xoff, ps_t now,
+                            ps_t effect_ps, ps_t pause_ps) noexcept nogil:
+    """A frame that speaks of this PG starts now and takes effect at `effect_ps`: keep the row true."""
+    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    if pause[1].xoff_ps >= 0:
+        pause_ended(e, w, &pause[1], port_id, klass, now, effect_ps)
+    if pause.xoff_ps < 0:
+        return
+    if xoff:
+        if pause.sent_ps < 0:
+            pause.sent_ps = now
+            pause.start_ps = effect_ps
+        elif pause.peer_until_ps < effect_ps:
+            pause_row_reopen(e, w, pause, port_id, klass, now)
+            pause.sent_ps = now
+            pause.start_ps = effect_ps
+        pause.peer_until_ps = effect_ps + pause_ps if pause_ps > 0 else FOREVER
+    else:
+        pause_ended(e, w, pause, port_id, klass, now, effect_ps)
+
+
+cdef inline void pause_ended(engine_t* e, worker_t* w, pause_t* pause, int32_t port_id, int32_t klass, ps_t now,
+                             ps_t effect_ps) noexcept nogil:
+    """The first frame after the XON was decided takes effect at `effect_ps`."""
+    if pause.peer_until_ps <= effect_ps:
+        pause_row(e, w, pause, port_id, klass, PAUSE_END_EXPIRY, pause.peer_until_ps, now)
+    else:
+        pause_row(e, w, pause, port_id, klass, PAUSE_END_XON, effect_ps, now)
+
+
+cdef inline void pause_row_reopen(engine_t* e, worker_t* w, pause_t* pause, int32_t port_id, int32_t klass,
+                                  ps_t now) noexcept nogil:
+    """The pause ran out at the peer while XOFF stands: end its row, go on with a new one of the same XOFF."""
+    cdef ps_t xoff_ps = pause.xoff_ps
+    pause_row(e, w, pause, port_id, klass, PAUSE_END_EXPIRY, pause.peer_until_ps, now)
+    pause.xoff_ps = xoff_ps
+
+
+cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_id, uint32_t xoff_mask,
+                          uint32_t classes, ps_t now) noexcept nogil:
+    """Put one PFC frame on the wire; the port is free."""
+    cdef ps_t pause_ps = e.plan.port_pause_ps[port_id]
+    cdef ps_t effect_ps
+    cdef int32_t klass
+    cdef packet_t* packet = link_begin(e, w, port, port_id, e.plan.pfc_bytes, now,
+                                       link_wire_ps(&e.plan, port, e.plan.pfc_bytes))
+    if packet == NULL:
+        return
+    packet.qp = <uint32_t>0xffffffff
+    packet.psn = xoff_mask
+    packet.hash = classes
+    packet.dst = 0
+    packet.size = <unsigned short>e.plan.pfc_bytes
+    packet.kind = KIND_PFC
+    packet.flags = 0
+    packet.ingress = 0
+    packet.group = 0
+    link_commit(e, w, port, port_id, packet, now)
+    w.pfc_sent += 1
+    e.port_dirty[port_id] = 1
+    effect_ps = port.busy_until_ps + port.delay_ps + e.plan.port_pfc_response_ps[port.peer]
+    for klass in range(e.plan.class_count):
+        if (classes >> klass) & 1:
+            if (xoff_mask >> klass) & 1:
+                e.queues[<int64_t>port_id * e.plan.class_count + klass].xoff_sent += 1
+            pause_told(e, w, port_id, klass, (xoff_mask >> klass) & 1, now, effect_ps, pause_ps)
+    if xoff_mask != 0 and pause_ps > 0:
+        port.refresh_ps = now + pause_ps // 2
+        pfc_set_refresh(e, w, port, port_id)
+    else:
+        port.refresh_ps = FOREVER
+
+
+cdef inline void pfc_set_refresh(engine_t* e, worker_t* w, port_t* port, int32_t port_id) noexcept nogil:
+    """Put the timer key of this port where it belongs."""
+    e.port_mark[port_id] = 1
+    if port.refresh_ps < w.limit_ps:
+        events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0,
+                                    <uint64_t>(port_id - e.plan.node_port_start[port.node])))
+    else:
+        wake_at(e, w, port.node, port.refresh_ps)
+
+
+cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_id, uint32_t xoff_mask,
+                           uint32_t classes, ps_t now) noexcept nogil:
+    """A PFC frame takes effect at the port it was sent to."""
+    cdef ps_t pause_ps = e.plan.port_pause_ps[port.peer]
+    cdef queue_t* queue
+    cdef int32_t klass
+    cdef bint resumed = False
+    e.port_dirty[port_id] = 1
+    for klass in range(e.plan.class_count):
+        if not (classes >> klass) & 1:
+            continue
+        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+        stats_paused(queue, now)
+        if (xoff_mask >> klass) & 1:
+            queue.xoff_received += 1
+            queue.pause_until_ps = now + pause_ps if pause_ps > 0 else FOREVER
+            queue.pause_since_ps = now
+        elif queue.pause_until_ps > now:
+            queue.pause_until_ps = now
+            queue.pause_since_ps = -1
+            resumed = True
+    if resumed:
+        port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
+
+
+cdef inline void pfc_defer(engine_t* e, worker_t* w, port_t* port, int32_t port_id, uint32_t xoff_mask,
+                           uint32_t classes, ps_t time_ps) noexcept nogil:
+    """Keep a received frame until its response delay is over."""
+    cdef pending_queue_t* pending = &e.pendings[port_id]
+    cdef pending_t* entry = pending_push(e, pending)
+    if entry == NULL:
+        return
+    entry.time_ps = time_ps
+    entry.mask = xoff_mask
+    entry.classes = classes
+    port.pending_count += 1
+    e.port_mark[port_id] = 1
+    if time_ps < w.limit_ps:
+        events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1,
+                                    <uint64_t>(port_id - e.plan.node_port_start[port.node])))
+    else:
+        wake_at(e, w, port.node, time_ps)
+
+
+cdef inline pending_t* pending_push(engine_t* e, pending_queue_t* pending) noexcept nogil:
+    cdef uint32_t capacity, grown, index, position
+    cdef pending_t* buffer
+    if unlikely(pending.tail - pending.head == pending.mask + 1):
+        capacity = pending.mask + 1
+        grown = 2 * capacity if capacity > 0 else 4
+        buffer = <pending_t*>malloc(grown * sizeof(pending_t))
+        if buffer == NULL:
+            e.fault.code = FAULT_MEMORY
+            return NULL
+        for index in range(capacity):
+            position = pending.head + index
+            buffer[position & (grown - 1)] = pending.buffer[position & pending.mask]
+        free(pending.buffer)
+        pending.buffer = buffer
+        pending.mask = grown - 1
+    pending.tail += 1
+    return &pending.buffer[(pending.tail - 1) & pending.mask]

@@ -1,0 +1,44 @@
+"""Keyed hashes: every random choice is a function of its key.
+
+Owns      mix32, mix64, hash64 and the stream numbers (MODEL 2).
+Invariant no hidden state: equal keys give equal draws, whatever ran before.
+Source    splitmix64 finaliser (Steele, Lea, Flood 2014); murmur3 finaliser.
+"""
+from .types cimport uint32_t, uint64_t
+
+cdef enum:
+    STREAM_TIE = 1
+    STREAM_ECN = 2
+
+
+cdef inline uint64_t mix64(uint64_t x) noexcept nogil:
+    x ^= x >> 30
+    x *= <uint64_t>0xbf58476d1ce4e5b9
+    x ^= x >> 27
+    x *= <uint64_t>0x94d049bb133111eb
+    x ^= x >> 31
+    return x
+
+
+cdef inline uint64_t fold64(uint64_t h, uint64_t value) noexcept nogil:
+    """One step of hash64; start with h = 0."""
+    return mix64((h ^ value) + <uint64_t>0x9e3779b97f4a7c15)
+
+
+cdef inline uint32_t mix32(uint32_t x) noexcept nogil:
+    x ^= x >> 16
+    x *= <uint32_t>0x85ebca6b
+    x ^= x >> 13
+    x *= <uint32_t>0xc2b2ae35
+    x ^= x >> 16
+    return x
+
+
+cdef inline uint64_t tie_hash(uint64_t seed, uint64_t node, uint64_t time_ps, uint64_t port) noexcept nogil:
+    """Order of equal-time events of one device (MODEL 5)."""
+    return fold64(fold64(fold64(fold64(fold64(0, seed), STREAM_TIE), node), time_ps), port)
+
+
+cdef inline uint64_t ecn_hash(uint64_t seed, uint64_t port, uint64_t klass, uint64_t count) noexcept nogil:
+    """Draw of the count-th ECN-capable departure of a queue (MODEL 6)."""
+    return fold64(fold64(fold64(fold64(fold64(0, seed), STREAM_ECN), port), klass), count)

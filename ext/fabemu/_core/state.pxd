@@ -1,0 +1,307 @@
+"""All state that changes during a run, as plain structs.
+
+Owns      port_t, queue_t, qp_t, rx_t, host_t, worker_t, engine_t.
+Invariant the state of one device (its ports, queues, QPs, receivers) is written by that device alone; a link ring is
+          written at its tail by the sender and at its head by the receiver. So devices can run side by side within a window.
+"""
+from .types cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t
+from .packet cimport packet_t
+from .plan cimport plan_t
+
+cdef struct queue_t:
+    # Line 0: egress side of (port, class).
+    packet_t* buffer
+    uint32_t head
+    uint32_t tail
+    uint32_t mask                 # capacity - 1; all ones before the first allocation
+    uint32_t drops                # interval counter, of frames that came in here
+    int64_t bytes                 # frames that wait
+    int64_t kmin_bytes
+    int64_t kmax_bytes
+    uint64_t ecn_count            # data frames that have left
+    ps_t pause_until_ps
+    # Line 1: ingress side, the priority group.
+    int64_t reserved_used_bytes
+    int64_t shared_used_bytes
+    int64_t headroom_used_bytes
+    int64_t reserved_bytes
+    int64_t headroom_bytes
+    int64_t alpha_q16
+    int64_t xon_offset_bytes
+    ps_t pause_since_ps           # -1 = not paused, or already accounted
+    # Lines 2, 3: interval statistics.
+    int64_t tx_bytes
+    int64_t tx_frames
+    int64_t area_byte_ps          # integral of bytes over time
+    ps_t area_since_ps
+    int64_t bytes_max
+    ps_t paused_ps
+    uint32_t xoff_sent
+    uint32_t xoff_received
+    uint32_t marks
+    uint32_t reserved
+
+cdef struct port_t:
+    # Line 0: sending.
+    ps_t busy_until_ps
+    ps_t kick_ps                  # time of the next transmit choice; FOREVER = none set
+    ps_t delay_ps
+    int64_t rate_bps
+    uint32_t ps_per_byte          # 0 = the rate gives no whole number
+    int32_t peer                  # port at the other end
+    int32_t node
+    int32_t peer_node
+    uint32_t waiting_mask         # classes with frames in their egress queue
+    uint32_t xoff_mask            # classes for which XOFF stands (ingress)
+    uint32_t pfc_pending
+    uint32_t last_class           # round robin (compatibility)
+    uint64_t digest               # over all departures
+    # Line 1: receiving, and rare things.
+    packet_t* ring                # packets in flight towards this port
+    uint32_t head
+    uint32_t tail
+    uint32_t mask
+    uint32_t pending_count        # PFC frames received and not yet in effect
+    ps_t refresh_ps               # FOREVER = none
+    ps_t busy_ps                  # total
+    int64_t hops                  # packets sent, PFC frames not counted
+    int64_t sent_bytes
+
+# Cold companion of a priority group: the pause row that is being written.
+cdef struct pause_t:
+    ps_t xoff_ps                  # -1 = no row open
+    ps_t sent_ps
+    ps_t start_ps
+    ps_t xon_ps
+    ps_t peer_until_ps
+    int64_t ingress_bytes
+    int64_t headroom_bytes
+    int64_t threshold_bytes
+    int32_t egress_port
+
+cdef struct pending_t:
+    ps_t time_ps
+    uint32_t mask
+    uint32_t classes              # classes the frame speaks of
+
+cdef struct pending_queue_t:
+    pending_t* buffer
+    uint32_t head
+    uint32_t tail
+    uint32_t mask
+
+cdef struct cc_t:
+    int64_t rate_bps
+    int64_t target_bps
+    double alpha
+    ps_t next_ps                  # earliest of the timers below; FOREVER before the first CNP
+    ps_t alpha_next_ps
+    ps_t increase_next_ps
+    ps_t decrease_next_ps
+    int64_t byte_count
+    int32_t timer_stage           # nT
+    int32_t byte_stage            # nB
+    uint8_t is_active             # a CNP has come
+    uint8_t cnp_alpha
+    uint8_t cnp_decrease
+    uint8_t counts_bytes
+
+cdef struct qp_t:
+    ps_t next_send_ps
+    uint64_t snd_nxt
+    uint64_t snd_una
+    uint64_t snd_max
+    uint64_t available_end        # packets of posted messages
+    uint64_t message_first        # of the message at snd_nxt
+    uint64_t message_end
+    int64_t message_bytes
+    int32_t qp
+    int32_t port
+    uint16_t klass
+    uint8_t in_heap               # an entry of the ready heap exists
+    uint8_t has_timer             # an entry of the host's timer heap exists
+    int32_t message_index         # position of the message at snd_nxt in the QP's list
+    int32_t available_index       # messages posted, in list order
+    int32_t una_index             # message at snd_una
+    uint64_t una_first
+    uint64_t una_end
+    ps_t deadline_ps              # FOREVER = none
+    int32_t retries
+    int32_t free_next
+    int64_t window_packets        # 0 = none
+    uint32_t hash
+    uint32_t dst
+    uint32_t group
+    cc_t cc
+
+cdef struct rx_t:
+    uint64_t expected
+    uint64_t message_end
+    ps_t last_cnp_ps              # -1 = none yet
+    uint64_t ack_position         # of the waiting ACK in the control queue, + 1; 0 = none
+    int64_t marks
+    int32_t qp
+    int32_t message_index
+    int32_t since_ack
+    int32_t port                  # that its ACKs and CNPs leave by
+    int32_t free_next
+    uint32_t hash                 # of ACKs, NAKs and CNPs
+    uint32_t dst
+    uint16_t group
+    uint8_t ack_class
+    uint8_t nak_sent
+
+cdef struct control_t:
+    int32_t qp
+    uint32_t psn
+    uint32_t hash
+    uint32_t dst
+    uint16_t group
+    uint8_t kind
+    uint8_t flags
+
+cdef struct control_queue_t:
+    control_t* buffer
+    uint64_t head
+    uint64_t tail
+    uint64_t mask
+
+cdef struct ready_t:
+    ps_t ready_ps
+    int32_t qp
+    int32_t slot
+
+cdef struct timed_t:
+    ps_t time_ps
+    int32_t id
+    int32_t node
+
+cdef struct timed_heap_t:
+    timed_t* entries
+    int64_t count
+    int64_t capacity
+
+cdef struct ready_heap_t:
+    ready_t* entries
+    int32_t count
+    int32_t capacity
+
+# Sending side of one (host port, class).
+cdef struct outbox_t:
+    control_queue_t control
+    ready_heap_t ready
+
+cdef struct host_t:
+    qp_t* qps
+    rx_t* receivers
+    int32_t qp_capacity
+    int32_t qp_free
+    int32_t rx_capacity
+    int32_t rx_free
+    int32_t next_op               # into plan.host_op
+    ps_t timer_key_ps             # time of the timer key that is set; FOREVER = none
+    ps_t op_key_ps
+    timed_heap_t timers           # (time, qp)
+    timed_heap_t due              # (time, op)
+
+cdef struct switch_t:
+    int64_t pool_bytes
+    int64_t shared_used_bytes
+    ps_t latency_ps
+    uint32_t* held                # (lossless class, ingress, egress) bytes, see mmu
+    int32_t port_count
+
+cdef struct record_buffer_t:
+    char* data
+    int64_t count
+    int64_t capacity
+    int32_t size                  # of one record
+
+# What one thread needs; there is one for now.
+cdef struct worker_t:
+    uint64_t* heap                # keys of the device being stepped
+    int32_t heap_count
+    int32_t heap_capacity
+    int32_t node                  # being stepped
+    ps_t window_start_ps
+    ps_t limit_ps                 # events before it run in this visit
+    int64_t packet_hops
+    int64_t events
+    int64_t pfc_sent
+    int64_t pfc_received
+    int64_t sent                  # packets put on a link by hosts
+    int64_t sent_bytes
+    int64_t delivered             # packets that reached their host
+    int64_t delivered_bytes
+    int64_t dropped
+    int64_t dropped_bytes
+    int64_t drops[4]              # by cause
+    int64_t marks
+    int64_t xoffs
+    int64_t link_sent             # frames put on links, PFC included
+    int64_t link_received
+    int64_t data_sent
+    int64_t retransmissions
+    int64_t cnps
+    int64_t finished_ops
+    ps_t last_event_ps
+    record_buffer_t flows
+    record_buffer_t ports
+    record_buffer_t pauses
+    record_buffer_t drop_rows
+    record_buffer_t packets
+
+cdef struct fault_t:
+    int32_t code
+    ps_t time_ps
+    int32_t node
+    int32_t port
+
+cdef struct engine_t:
+    plan_t plan
+    worker_t worker
+    fault_t fault
+    ps_t now_ps                   # every event before it has run
+    ps_t window_ps
+    bint record_packets
+    bint shortcuts                # straight-through forwarding; off in the classic scheduler
+    bint by_heap                  # classic scheduler: wake-ups go to the heap, not to the wheel
+    bint long_links               # some arrivals may lie beyond the wheel
+    int32_t data_full_bytes       # frame of a full payload, without RETH
+    int32_t lossless_index[8]     # class -> number among the lossless ones
+    int32_t lossless_count
+    ps_t last_hop_ps
+    port_t* ports
+    queue_t* queues               # port * class_count + class
+    pause_t* pauses               # 2 * index: the row being written; + 1: the one before, whose XON waits for its frame
+    pending_queue_t* pendings     # per port
+    uint8_t* port_mark            # has, or may have, something to do
+    uint8_t* port_dirty           # has statistics of the open interval
+    switch_t* switches
+    host_t* hosts
+    outbox_t* outboxes            # host ports * class_count
+    int32_t host_port_count
+    # Wheel of windows: which devices wake in which window.
+    uint8_t* wheel                # [64][node_count padded to 8]
+    int64_t wheel_stride
+    int64_t slot_count[64]
+    int64_t window_index
+    ps_t* node_far_ps             # wake-up that is already in `far`
+    timed_heap_t far
+    ps_t sample_start_ps
+    # Operations and QPs.
+    int32_t* qp_slot              # sender: -1 not begun, -2 done, -3 failed
+    int32_t* rx_slot              # receiver: -1 not begun, -2 done
+    ps_t* op_posted_ps
+    ps_t* op_first_ps
+    ps_t* op_delivered_ps
+    ps_t* op_done_ps
+    uint8_t* op_status
+    int32_t* op_waiting           # dependencies not yet done
+    int64_t* op_packets
+    int64_t* op_retransmissions
+    int64_t* op_cnps
+    int64_t* op_marks
+    # Compatibility scheduler.
+    void* creation                # creation_t; NULL = another scheduler
+    int32_t touched_port          # host port that asked for a choice in this event; -1 = none

@@ -1,0 +1,54 @@
+"""Counters of the open sampling interval, per (port, class).
+
+Owns      area, maxima, paused time; the rows are written by engine_close_interval in window.pxd.
+Invariant the area is exact: bytes x time between any two changes of the queue.
+"""
+from .types cimport int32_t, int64_t, uint8_t, ps_t
+from .packet cimport packet_t, packet_class
+from .state cimport engine_t, worker_t, queue_t
+from .trace cimport drop_row_t, record_append
+
+
+cdef inline void stats_area(queue_t* queue, ps_t now) noexcept nogil:
+    """Bring the integral up to `now`, before the queue changes."""
+    queue.area_byte_ps += queue.bytes * (now - queue.area_since_ps)
+    queue.area_since_ps = now
+
+
+cdef inline void stats_sent(queue_t* queue, int64_t frame_bytes) noexcept nogil:
+    queue.tx_bytes += frame_bytes
+    queue.tx_frames += 1
+
+
+cdef inline void stats_paused(queue_t* queue, ps_t now) noexcept nogil:
+    """Bring the paused time up to `now`, before the pause changes."""
+    cdef ps_t end
+    if queue.pause_since_ps >= 0:
+        end = now if now < queue.pause_until_ps else queue.pause_until_ps
+        if end > queue.pause_since_ps:
+            queue.paused_ps += end - queue.pause_since_ps
+        queue.pause_since_ps = now if queue.pause_until_ps > now else -1
+
+
+cdef inline void drop_record(engine_t* e, worker_t* w, const packet_t* packet, int32_t node, int32_t ingress_port,
+                             int32_t egress_port, int32_t cause, ps_t now) noexcept nogil:
+    """Count and record the loss of a packet at a switch."""
+    cdef drop_row_t* row = <drop_row_t*>record_append(e, &w.drop_rows)
+    cdef queue_t* queue = &e.queues[ingress_port * e.plan.class_count + <int32_t>packet_class(packet)]
+    w.dropped += 1
+    w.dropped_bytes += packet.size
+    w.drops[cause] += 1
+    queue.drops += 1
+    e.port_dirty[ingress_port] = 1
+    if row == NULL:
+        return
+    row.emit_ps = now
+    row.node = node
+    row.ingress_port = ingress_port
+    row.egress_port = egress_port
+    row.qp = <int32_t>packet.qp
+    row.psn = packet.psn
+    row.frame_bytes = packet.size
+    row.klass = <uint8_t>packet_class(packet)
+    row.cause = <uint8_t>cause
+    row.kind = packet.kind

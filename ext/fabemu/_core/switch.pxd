@@ -1,0 +1,215 @@
+"""One switch: arrival, transmit choice, departure.
+
+Owns      the egress queues of its ports.
+Invariant a port with an eligible frame has a transmit key no later than it can send.
+Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XON, ECN.
+"""
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, DROP_NO_ROUTE,
+                     FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, NONE)
+from .packet cimport packet_t, packet_class
+from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
+from .heaps cimport KEY_TIME_SHIFT
+from .ecmp cimport ecmp_port
+from .ecn cimport ecn_marks
+from .link cimport link_begin, link_commit, link_wire_ps
+from .mmu cimport mmu_admit, mmu_held, mmu_release, mmu_threshold, mmu_wants_xoff, mmu_wants_xon
+from .pfc cimport pfc_lower, pfc_raise, pfc_send, pfc_want_frame
+from .stats cimport drop_record, stats_area, stats_sent
+from .wake cimport port_kick
+
+cdef extern from *:
+    int ctz "__builtin_ctz"(uint32_t value) noexcept nogil
+
+
+cdef inline bint queue_grow(engine_t* e, queue_t* queue) noexcept nogil:
+    cdef uint32_t capacity = queue.mask + 1
+    cdef uint32_t grown = 2 * capacity if capacity > 0 else 8
+    cdef uint32_t index, position
+    cdef packet_t* buffer = <packet_t*>malloc(grown * sizeof(packet_t))
+    if buffer == NULL:
+        e.fault.code = FAULT_MEMORY
+        return False
+    for index in range(capacity):
+        position = queue.head + index
+        memcpy(&buffer[position & (grown - 1)], &queue.buffer[position & queue.mask], sizeof(packet_t))
+    free(queue.buffer)
+    queue.buffer = buffer
+    queue.mask = grown - 1
+    return True
+
+
+cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass, queue_t* queue,
+                             const packet_t* packet, ps_t now) noexcept nogil:
+    """Mark and put one frame on the wire; its bytes have been released."""
+    cdef packet_t* place
+    cdef uint8_t marked = 0
+    if packet.kind == KIND_DATA and e.plan.class_ecn[klass]:
+        if ecn_marks(e, queue, port_id, klass):
+            marked = FLAG_CE
+            queue.marks += 1
+            w.marks += 1
+    place = link_begin(e, w, port, port_id, packet.size, now, link_wire_ps(&e.plan, port, packet.size))
+    if place == NULL:
+        return
+    memcpy(place, packet, sizeof(packet_t))
+    place.flags |= marked
+    port.hops += 1
+    port.sent_bytes += packet.size
+    w.packet_hops += 1
+    e.last_hop_ps = now
+    stats_sent(queue, packet.size)
+    e.port_dirty[port_id] = 1
+    link_commit(e, w, port, port_id, place, now)
+
+
+cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, port_t* port, int32_t port_id,
+                                int32_t klass, queue_t* queue, ps_t now) noexcept nogil:
+    """Take the head off an egress queue and release its bytes; True if its PG now wants XON.
+
+    The packet stays readable at head - 1 until the next one is queued.
+    """
+    cdef const packet_t* packet = &queue.buffer[queue.head & queue.mask]
+    cdef int32_t ingress_id = first_port + packet.ingress
+    cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
+    cdef int64_t size = packet.size
+    stats_area(queue, now)
+    queue.head += 1
+    queue.bytes -= size
+    if queue.head == queue.tail:
+        port.waiting_mask &= ~(<uint32_t>1 << klass)
+    mmu_release(e, mmu, pg, size)
+    if not (e.plan.lossless_mask >> klass) & 1:
+        return False
+    mmu_held(e, mmu, klass, packet.ingress, port_id - first_port)[0] -= <uint32_t>size
+    return unlikely((e.ports[ingress_id].xoff_mask >> klass) & 1) and mmu_wants_xon(e, mmu, pg)
+
+
+cdef inline void switch_depart(engine_t* e, worker_t* w, switch_t* mmu, int32_t first_port, port_t* port,
+                               int32_t port_id, int32_t klass, queue_t* queue, ps_t now) noexcept nogil:
+    """Send the head of an egress queue (MODEL 6, departure)."""
+    cdef const packet_t* packet = &queue.buffer[queue.head & queue.mask]
+    cdef int32_t ingress_id = first_port + packet.ingress
+    if switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now):
+        pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
+        pfc_want_frame(e, w, &e.ports[ingress_id], ingress_id, now)
+    switch_send(e, w, port, port_id, klass, queue, packet, now)
+
+
+cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switch_t* mmu, int32_t ingress_id,
+                                   int32_t egress_id, int32_t klass, const packet_t* packet, ps_t now) noexcept nogil:
+    """Admit a frame and queue it at its egress port, or drop it. NONE, or the cause."""
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef bint lossless = (e.plan.lossless_mask >> klass) & 1
+    cdef int64_t egress_index = <int64_t>egress_id * e.plan.class_count + klass
+    cdef queue_t* queue = &e.queues[egress_index]
+    cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
+    cdef packet_t* place
+    cdef int32_t verdict = mmu_admit(e, mmu, pg, queue, egress_index, lossless, packet.size)
+    if unlikely(verdict != NONE):
+        drop_record(e, w, packet, node, ingress_id, egress_id, verdict, now)
+        return verdict
+    if lossless:
+        mmu_held(e, mmu, klass, ingress_id - first_port, egress_id - first_port)[0] += <uint32_t>packet.size
+    stats_area(queue, now)
+    queue.bytes += packet.size
+    if queue.bytes > queue.bytes_max:
+        queue.bytes_max = queue.bytes
+    e.port_dirty[egress_id] = 1
+    if unlikely(queue.tail - queue.head == queue.mask + 1):
+        if not queue_grow(e, queue):
+            return NONE
+    place = &queue.buffer[queue.tail & queue.mask]
+    memcpy(place, packet, sizeof(packet_t))
+    place.ingress = <unsigned short>(ingress_id - first_port)
+    queue.tail += 1
+    e.ports[egress_id].waiting_mask |= <uint32_t>1 << klass
+    return NONE
+
+
+cdef inline void switch_transmit(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now) noexcept nogil:
+    """Transmit choice of a free port."""
+    cdef port_t* port = &e.ports[port_id]
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef queue_t* queue
+    cdef uint32_t mask
+    cdef int32_t klass
+    cdef ps_t eligible_ps
+    cdef ps_t next_ps = FOREVER
+    port.kick_ps = FOREVER
+    if unlikely(port.pfc_pending):
+        port.pfc_pending = 0
+        pfc_send(e, w, port, port_id, port.xoff_mask, e.plan.lossless_mask, now)
+        if port.waiting_mask:
+            port_kick(e, w, port, port_id, port.busy_until_ps)
+        return
+    mask = port.waiting_mask
+    while mask:
+        klass = ctz(mask)
+        mask &= mask - 1
+        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+        eligible_ps = queue.buffer[queue.head & queue.mask].time_ps + mmu.latency_ps
+        if queue.pause_until_ps > eligible_ps:
+            eligible_ps = queue.pause_until_ps
+        if eligible_ps <= now:
+            switch_depart(e, w, mmu, e.plan.node_port_start[node], port, port_id, klass, queue, now)
+            if port.waiting_mask | port.pfc_pending:
+                port_kick(e, w, port, port_id, port.busy_until_ps)
+            return
+        if eligible_ps < next_ps:
+            next_ps = eligible_ps
+    if next_ps < FOREVER:
+        port_kick(e, w, port, port_id, next_ps)
+
+
+cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id, const packet_t* packet,
+                                ps_t now) noexcept nogil:
+    """A frame has arrived on the wire."""
+    cdef int32_t klass = <int32_t>packet_class(packet)
+    cdef int64_t size = packet.size
+    cdef bint lossless = (e.plan.lossless_mask >> klass) & 1
+    cdef port_t* ingress = &e.ports[ingress_id]
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+    cdef queue_t* pg
+    cdef queue_t* queue
+    cdef port_t* egress
+    cdef int64_t rest, free_bytes
+    cdef int32_t verdict
+    cdef bint idle
+    cdef ps_t when_ps
+    if unlikely(egress_id < 0):
+        drop_record(e, w, packet, node, ingress_id, NONE, DROP_NO_ROUTE, now)
+        return
+    pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
+    queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
+    egress = &e.ports[egress_id]
+    # Nothing else happens at this device at this instant, so the choice may be made at once.
+    idle = (egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0 and mmu.latency_ps == 0
+            and queue.pause_until_ps <= now and e.shortcuts
+            and (w.heap_count == 0
+                 or <ps_t>(w.heap[0] >> KEY_TIME_SHIFT) > now - w.window_start_ps))
+    if idle and (pg.shared_used_bytes | pg.headroom_used_bytes) == 0 and not (ingress.xoff_mask >> klass) & 1:
+        # Charge and release cancel out when no XOFF arises between them.
+        rest = size - (pg.reserved_bytes - pg.reserved_used_bytes)
+        if rest < 0:
+            rest = 0
+        free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - rest
+        if free_bytes >= 0 and rest < (free_bytes * pg.alpha_q16) >> 16 and (lossless or rest == 0):
+            if queue.bytes_max < size:
+                queue.bytes_max = size
+            switch_send(e, w, egress, egress_id, klass, queue, packet, now)
+            return
+    verdict = switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now)
+    if lossless and not (ingress.xoff_mask >> klass) & 1 and mmu_wants_xoff(e, mmu, pg):
+        pfc_raise(e, w, mmu, ingress, ingress_id, klass, now)
+        pfc_want_frame(e, w, ingress, ingress_id, now)
+    if verdict == NONE:
+        when_ps = now + mmu.latency_ps
+        if egress.busy_until_ps > when_ps:
+            when_ps = egress.busy_until_ps
+        if queue.pause_until_ps > when_ps:
+            when_ps = queue.pause_until_ps
+        if when_ps < FOREVER:
+            port_kick(e, w, egress, egress_id, when_ps)

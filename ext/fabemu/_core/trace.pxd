@@ -1,0 +1,90 @@
+"""Records that leave the core: fixed-size rows in growing buffers.
+
+Owns      the row structs (their numpy dtypes are in engine.pyx) and record_append.
+Invariant within a buffer the rows of one device are in the order of its events; a drain sorts by (emit_ps, node), stably,
+          so tables do not depend on windows or on how often they are drained.
+"""
+from libc.stdlib cimport realloc
+from .types cimport int32_t, int64_t, uint8_t, ps_t, unlikely, FAULT_MEMORY
+from .state cimport engine_t, record_buffer_t
+
+cdef struct flow_row_t:
+    ps_t emit_ps
+    int32_t node
+    int32_t op
+
+cdef struct port_row_t:
+    ps_t emit_ps
+    int32_t node
+    int32_t port
+    ps_t start_ps
+    int64_t tx_bytes
+    int64_t tx_frames
+    int64_t area_byte_ps
+    int64_t bytes_max
+    ps_t paused_ps
+    int64_t xoff_sent
+    int64_t xoff_received
+    int64_t marks
+    int64_t drops
+    int64_t klass
+
+cdef struct pause_row_t:
+    ps_t emit_ps
+    int32_t node
+    int32_t port
+    ps_t xoff_ps
+    ps_t sent_ps
+    ps_t start_ps
+    ps_t xon_ps
+    ps_t end_ps
+    int64_t ingress_bytes
+    int64_t headroom_bytes
+    int64_t threshold_bytes
+    int32_t egress_port
+    uint8_t klass
+    uint8_t end
+    uint8_t pad_0
+    uint8_t pad_1
+
+cdef struct drop_row_t:
+    ps_t emit_ps
+    int32_t node
+    int32_t ingress_port
+    int32_t egress_port
+    int32_t qp
+    int64_t psn
+    int32_t frame_bytes
+    uint8_t klass
+    uint8_t cause
+    uint8_t kind
+    uint8_t pad
+
+cdef struct packet_row_t:
+    ps_t emit_ps
+    int32_t node
+    int32_t port
+    int64_t psn
+    int32_t qp
+    int32_t frame_bytes
+    uint8_t kind
+    uint8_t flags
+    uint8_t klass
+    uint8_t pad_0
+    int32_t pad_1
+
+
+cdef inline void* record_append(engine_t* e, record_buffer_t* buffer) noexcept nogil:
+    """Room for one more row; NULL (and a fault) when there is no memory."""
+    cdef int64_t capacity
+    cdef char* grown
+    if unlikely(buffer.count == buffer.capacity):
+        capacity = 2 * buffer.capacity if buffer.capacity > 0 else 256
+        grown = <char*>realloc(buffer.data, <size_t>(capacity * buffer.size))
+        if grown == NULL:
+            e.fault.code = FAULT_MEMORY
+            return NULL
+        buffer.data = grown
+        buffer.capacity = capacity
+    buffer.count += 1
+    return buffer.data + (buffer.count - 1) * buffer.size

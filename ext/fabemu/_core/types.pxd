@@ -1,0 +1,95 @@
+"""Base types and constants of the core.
+
+Owns      integer types, sentinels, event classes, packet kinds and flags, fault codes.
+Invariant the values of the kinds, causes and flags are those of the trace tables.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+ctypedef int64_t ps_t
+
+cdef extern from *:
+    """
+    #define FABEMU_FOREVER (((int64_t)1) << 62)
+    #define FABEMU_PREFETCH(p) __builtin_prefetch((p), 0, 3)
+    #define FABEMU_LIKELY(x) __builtin_expect(!!(x), 1)
+    #define FABEMU_UNLIKELY(x) __builtin_expect(!!(x), 0)
+    #ifndef FABEMU_CHECK
+    #define FABEMU_CHECK 0
+    #endif
+    """
+    const ps_t FOREVER "FABEMU_FOREVER"
+    const bint CHECK "FABEMU_CHECK"
+    void prefetch "FABEMU_PREFETCH"(const void* address) noexcept nogil
+    bint likely "FABEMU_LIKELY"(bint condition) noexcept nogil
+    bint unlikely "FABEMU_UNLIKELY"(bint condition) noexcept nogil
+
+cdef enum:
+    NONE = -1
+    PSN_MASK = 0xffffff           # packet numbers on the wire have 24 bits
+    PSN_HALF = 0x800000           # at most this many may be outstanding
+
+# Event classes at one device and instant (MODEL 5), in their order.
+cdef enum:
+    EVENT_PFC = 0
+    EVENT_ARRIVAL = 1
+    EVENT_TIMER = 2
+    EVENT_OPERATION = 3
+    EVENT_TRANSMIT = 4
+
+cdef enum:
+    KIND_DATA = 0
+    KIND_ACK = 1
+    KIND_NAK = 2
+    KIND_CNP = 3
+    KIND_PFC = 4
+
+cdef enum:
+    FLAG_CE = 1
+    FLAG_FIRST = 2
+    FLAG_LAST = 4
+    FLAG_ECHO = 8
+    FLAG_WIRE = 15                # the flags a trace shows; the class sits above them
+    CLASS_SHIFT = 4
+
+cdef enum:
+    DROP_HEADROOM_FULL = 0
+    DROP_SHARED_FULL = 1
+    DROP_EGRESS_FULL = 2
+    DROP_NO_ROUTE = 3
+    DROP_CAUSES = 4
+
+cdef enum:
+    STATUS_NOT_RUN = 0
+    STATUS_POSTED = 1
+    STATUS_DONE = 2
+    STATUS_FAILED = 3
+
+cdef enum:
+    OP_SEND = 0
+    OP_RECV = 1
+    OP_CALC = 2
+
+cdef enum:
+    CC_NONE = 0
+    CC_FIXED = 1
+    CC_PAPER = 2
+    CC_ADAPTER = 3
+
+cdef enum:
+    NOTIFY_CNP = 0
+    NOTIFY_ECHO = 1
+
+cdef enum:
+    PAUSE_END_XON = 0
+    PAUSE_END_EXPIRY = 1
+    PAUSE_END_RUN = 2
+
+# Faults: broken promises of the engine itself. Texts are in engine.pyx.
+cdef enum:
+    FAULT_NONE = 0
+    FAULT_TIME = 1
+    FAULT_BUSY = 2
+    FAULT_POOL = 3
+    FAULT_RELEASE = 4
+    FAULT_MEMORY = 5
+    FAULT_ROUTE = 6

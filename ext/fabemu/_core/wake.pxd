@@ -1,0 +1,68 @@
+"""When a device must be visited, and when a port must choose.
+
+Owns      the wheel of 64 windows, the heap of far wake-ups, transmit keys of ports.
+Invariant every event of a device within the wheel's reach has its device flagged in that window; farther ones have an
+          entry in `far` that is not later. A visit re-arms what it leaves behind.
+"""
+from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, likely, unlikely, FOREVER, EVENT_TRANSMIT)
+from .state cimport engine_t, worker_t, port_t
+from .heaps cimport event_key, events_push, timed_push
+
+cdef enum:
+    WHEEL_SLOTS = 64
+    WHEEL_REACH = 60
+
+
+cdef inline void wake_flag(engine_t* e, int32_t node, int64_t window_index) noexcept nogil:
+    cdef int64_t slot = window_index & (WHEEL_SLOTS - 1)
+    cdef uint8_t* flag = &e.wheel[slot * e.wheel_stride + node]
+    if not flag[0]:
+        flag[0] = 1
+        e.slot_count[slot] += 1
+
+
+cdef inline void wake_far(engine_t* e, int32_t node, ps_t time_ps) noexcept nogil:
+    if e.node_far_ps[node] > time_ps:
+        e.node_far_ps[node] = time_ps
+        timed_push(e, &e.far, time_ps, node, node)
+
+
+cdef inline void wake_at(engine_t* e, const worker_t* w, int32_t node, ps_t time_ps) noexcept nogil:
+    """Have `node` visited in the window that holds `time_ps`."""
+    cdef ps_t offset_ps = time_ps - w.window_start_ps
+    cdef int64_t ahead
+    if unlikely(e.by_heap):
+        wake_far(e, node, time_ps)
+        return
+    if unlikely(e.creation != NULL):
+        return
+    if offset_ps < e.window_ps:
+        ahead = 0
+    elif likely(offset_ps < 2 * e.window_ps):
+        ahead = 1
+    elif offset_ps < 3 * e.window_ps:
+        ahead = 2
+    else:
+        ahead = offset_ps // e.window_ps
+        if ahead > WHEEL_REACH:
+            wake_far(e, node, time_ps)
+            return
+    wake_flag(e, node, e.window_index + ahead)
+
+
+cdef inline void port_kick(engine_t* e, worker_t* w, port_t* port, int32_t port_id, ps_t time_ps) noexcept nogil:
+    """Have the port make a transmit choice at `time_ps`, unless one is set for no later."""
+    cdef int32_t node
+    if port.kick_ps <= time_ps:
+        return
+    if unlikely(e.creation != NULL):
+        e.touched_port = port_id
+        return
+    port.kick_ps = time_ps
+    node = port.node
+    e.port_mark[port_id] = 1
+    if time_ps < w.limit_ps:
+        events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_TRANSMIT, 0,
+                                    <uint64_t>(port_id - e.plan.node_port_start[node])))
+    else:
+        wake_at(e, w, node, time_ps)

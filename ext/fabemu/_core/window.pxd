@@ -1,0 +1,419 @@
+"""The window engine: which devices run, in what order their events go.
+
+Owns      the wheel's turning, visits of devices, the closing of sampling intervals.
+Invariant a window is no longer than the least time from the start of a transmission to its arrival, so at its start all
+          arrivals of a device within it are known; results do not depend on where windows are cut.
+Order     docs/MODEL.md 5.
+"""
+from libc.string cimport memset
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, prefetch, EVENT_ARRIVAL,
+                     EVENT_OPERATION, EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
+                     KIND_PFC)
+from .packet cimport packet_t
+from .state cimport engine_t, worker_t, port_t, queue_t, host_t, pending_t, pending_queue_t
+from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
+                     events_push, events_sift_down, timed_pop)
+from .nic cimport (host_arrival, host_run_operations, host_run_timers, host_set_op_key, host_set_timer_key,
+                   host_transmit)
+from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
+from .stats cimport stats_area, stats_paused
+from .switch cimport switch_arrival, switch_transmit
+from .trace cimport port_row_t, record_append
+from .wake cimport WHEEL_SLOTS, wake_at, wake_flag
+
+cdef enum:
+    RUNNING = 0
+    STOPPED = 1
+    DRAINED = 2
+    FAULTED = 3
+
+
+cdef extern from *:
+    """
+    #define FABEMU_STALL_PS ((int64_t)1000000000000)
+    """
+    # No packet moved for one simulated second, and nothing else is to come: nothing ever will.
+    const ps_t STALL_PS "FABEMU_STALL_PS"
+
+
+cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint64_t port) noexcept nogil:
+    return event_key(packet.time_ps - w.window_start_ps, EVENT_PFC if packet.kind == KIND_PFC else EVENT_ARRIVAL, 0,
+                     port)
+
+
+cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Fill the heap with the device's events before the limit; re-arm those after it."""
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef int32_t end_port = e.plan.node_port_start[node + 1]
+    cdef int32_t port_id
+    cdef port_t* port
+    cdef host_t* host
+    cdef const pending_queue_t* pending
+    cdef uint32_t index
+    cdef bint busy
+    cdef ps_t time_ps
+    cdef uint64_t local
+    cdef const packet_t* packet
+    w.heap_count = 0
+    for port_id in range(first_port, end_port):
+        if not e.port_mark[port_id]:
+            continue
+        port = &e.ports[port_id]
+        local = <uint64_t>(port_id - first_port)
+        busy = False
+        if port.head != port.tail:
+            busy = True
+            packet = &port.ring[port.head & port.mask]
+            if packet.time_ps < w.limit_ps:
+                events_push(e, w, arrival_key(w, packet, local))
+            else:
+                wake_at(e, w, node, packet.time_ps)
+        if port.kick_ps < FOREVER:
+            busy = True
+            if port.kick_ps < w.limit_ps:
+                events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
+            else:
+                wake_at(e, w, node, port.kick_ps)
+        if unlikely(port.refresh_ps < FOREVER):
+            busy = True
+            if port.refresh_ps < w.limit_ps:
+                events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0, local))
+            else:
+                wake_at(e, w, node, port.refresh_ps)
+        if unlikely(port.pending_count > 0):
+            busy = True
+            pending = &e.pendings[port_id]
+            for index in range(pending.head, pending.tail):
+                time_ps = pending.buffer[index & pending.mask].time_ps
+                if time_ps >= w.limit_ps:
+                    wake_at(e, w, node, time_ps)
+                    break
+                events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1, local))
+        if not busy:
+            e.port_mark[port_id] = 0
+    if node < e.plan.host_count:
+        host = &e.hosts[node]
+        host.op_key_ps = FOREVER
+        host_set_op_key(e, w, node)
+        host.timer_key_ps = FOREVER
+        host_set_timer_key(e, w, node)
+
+
+cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t variant, ps_t now) noexcept nogil:
+    """A PFC frame is at the head of the ring, or its response delay is over."""
+    cdef port_t* port = &e.ports[port_id]
+    cdef pending_queue_t* pending
+    cdef pending_t entry
+    cdef const packet_t* packet
+    cdef ps_t response_ps
+    if variant == 0:
+        packet = &port.ring[(port.head - 1) & port.mask]
+        w.pfc_received += 1
+        response_ps = e.plan.port_pfc_response_ps[port_id]
+        if response_ps == 0:
+            pfc_apply(e, w, port, port_id, packet.psn, packet.hash, now)
+        else:
+            pfc_defer(e, w, port, port_id, packet.psn, packet.hash, now + response_ps)
+        return
+    pending = &e.pendings[port_id]
+    entry = pending.buffer[pending.head & pending.mask]
+    pending.head += 1
+    port.pending_count -= 1
+    pfc_apply(e, w, port, port_id, entry.mask, entry.classes, now)
+
+
+cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Run every event of one device before w.limit_ps."""
+    cdef bint is_host = node < e.plan.host_count
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef uint64_t key, event_class, variant
+    cdef int32_t port_id
+    cdef port_t* port
+    cdef const packet_t* packet
+    cdef const packet_t* following
+    cdef ps_t now
+    cdef ps_t last_ps = w.window_start_ps
+    w.node = node
+    visit_collect(e, w, node)
+    while w.heap_count > 0:
+        key = w.heap[0]
+        now = w.window_start_ps + <ps_t>(key >> KEY_TIME_SHIFT)
+        event_class = (key >> KEY_CLASS_SHIFT) & 15
+        variant = (key >> KEY_VARIANT_SHIFT) & 15
+        port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
+        if unlikely(now < last_ps):
+            e.fault.code = FAULT_TIME
+        if unlikely(e.fault.code != FAULT_NONE):
+            if e.fault.time_ps == 0:
+                e.fault.time_ps = now
+                e.fault.node = node
+                e.fault.port = port_id
+            return
+        last_ps = now
+        if event_class == EVENT_TRANSMIT:
+            events_pop(e, w)
+            # A later key of the same port is left behind when an earlier one was set.
+            if e.ports[port_id].kick_ps != now:
+                continue
+            if is_host:
+                host_transmit(e, w, node, port_id, now)
+            else:
+                switch_transmit(e, w, node, port_id, now)
+            if e.ports[port_id].busy_until_ps <= now:
+                w.events += 1
+                continue
+        elif event_class == EVENT_ARRIVAL or (event_class == EVENT_PFC and variant == 0):
+            port = &e.ports[port_id]
+            packet = &port.ring[port.head & port.mask]
+            port.head += 1
+            w.link_received += 1
+            if port.head != port.tail:
+                following = &port.ring[port.head & port.mask]
+                if following.time_ps < w.limit_ps:
+                    events_sift_down(e, w, 0, arrival_key(w, following, key & KEY_PORT_MASK))
+                else:
+                    events_pop(e, w)
+                    if e.long_links:
+                        wake_at(e, w, node, following.time_ps)
+            else:
+                events_pop(e, w)
+            if event_class == EVENT_PFC:
+                visit_pfc(e, w, port_id, 0, now)
+            elif is_host:
+                host_arrival(e, w, node, packet, now)
+            else:
+                switch_arrival(e, w, node, port_id, packet, now)
+        elif event_class == EVENT_TIMER:
+            events_pop(e, w)
+            if is_host:
+                if e.hosts[node].timer_key_ps == now:
+                    host_run_timers(e, w, node, now)
+                continue
+            port = &e.ports[port_id]
+            if port.refresh_ps != now:
+                continue
+            port.refresh_ps = FOREVER
+            if port.xoff_mask == 0:
+                continue
+            pfc_want_frame(e, w, port, port_id, now)
+        elif event_class == EVENT_OPERATION:
+            events_pop(e, w)
+            if e.hosts[node].op_key_ps == now:
+                host_run_operations(e, w, node, now)
+            continue
+        else:
+            events_pop(e, w)
+            visit_pfc(e, w, port_id, 1, now)
+        w.events += 1
+        w.last_event_ps = now
+
+
+
+
+cdef inline void close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept nogil:
+    """Write the rows of the open interval and start the next; rows that are all zero are left out."""
+    cdef int32_t port_id, klass
+    cdef queue_t* queue
+    cdef port_row_t* row
+    cdef uint8_t dirty
+    for port_id in range(e.plan.port_count):
+        if not e.port_dirty[port_id]:
+            continue
+        dirty = 0
+        for klass in range(e.plan.class_count):
+            queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+            stats_area(queue, end_ps)
+            stats_paused(queue, end_ps)
+            if (queue.tx_frames | queue.area_byte_ps | queue.bytes_max | queue.paused_ps) != 0 or (
+                    queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops) != 0:
+                row = <port_row_t*>record_append(e, &w.ports)
+                if row == NULL:
+                    return
+                row.emit_ps = end_ps
+                row.node = port_id
+                row.port = port_id
+                row.start_ps = e.sample_start_ps
+                row.tx_bytes = queue.tx_bytes
+                row.tx_frames = queue.tx_frames
+                row.area_byte_ps = queue.area_byte_ps
+                row.bytes_max = queue.bytes_max
+                row.paused_ps = queue.paused_ps
+                row.xoff_sent = queue.xoff_sent
+                row.xoff_received = queue.xoff_received
+                row.marks = queue.marks
+                row.drops = queue.drops
+                row.klass = klass
+            queue.tx_bytes = 0
+            queue.tx_frames = 0
+            queue.area_byte_ps = 0
+            queue.bytes_max = queue.bytes
+            queue.paused_ps = 0
+            queue.xoff_sent = 0
+            queue.xoff_received = 0
+            queue.marks = 0
+            queue.drops = 0
+            if queue.bytes > 0 or queue.pause_since_ps >= 0:
+                dirty = 1
+        e.port_dirty[port_id] = dirty
+    e.sample_start_ps = end_ps
+
+
+cdef inline bint any_dirty(const engine_t* e) noexcept nogil:
+    cdef int32_t port_id
+    for port_id in range(e.plan.port_count):
+        if e.port_dirty[port_id]:
+            return True
+    return False
+
+
+cdef inline void close_intervals_before(engine_t* e, worker_t* w, ps_t time_ps) noexcept nogil:
+    """Close every interval that ends at or before `time_ps`; idle ones are stepped over."""
+    cdef ps_t sample_ps = e.plan.sample_ps
+    while sample_ps > 0 and e.sample_start_ps + sample_ps <= time_ps:
+        close_interval(e, w, e.sample_start_ps + sample_ps)
+        if e.sample_start_ps + sample_ps <= time_ps and not any_dirty(e):
+            e.sample_start_ps = time_ps // sample_ps * sample_ps
+
+
+cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) noexcept nogil:
+    """Visit every device that is flagged in a slot of the wheel, in the order of their numbers."""
+    cdef uint64_t* words = <uint64_t*>&e.wheel[slot * e.wheel_stride]
+    cdef int64_t word, byte, node
+    cdef uint64_t bits
+    for word in range(e.wheel_stride // 8):
+        bits = words[word]
+        if bits == 0:
+            continue
+        for byte in range(8):
+            node = 8 * word + byte
+            if (bits >> (8 * byte)) & 0xff:
+                visit_device(e, w, <int32_t>node)
+                if unlikely(e.fault.code != FAULT_NONE):
+                    return
+    if clear:
+        memset(words, 0, <size_t>e.wheel_stride)
+        e.slot_count[slot] = 0
+
+
+cdef inline bint window_seek(engine_t* e, ps_t from_ps) noexcept nogil:
+    """Move to the first window at or after the present one with something to do; False if there is none."""
+    cdef int64_t step, slot
+    cdef int64_t best = -1
+    cdef int64_t far
+    for step in range(WHEEL_SLOTS):
+        slot = (e.window_index + step) & (WHEEL_SLOTS - 1)
+        if e.slot_count[slot] > 0:
+            best = e.window_index + step
+            break
+    if e.far.count > 0:
+        far = e.far.entries[0].time_ps // e.window_ps
+        if best < 0 or far < best:
+            best = far
+    if best < 0:
+        return False
+    e.window_index = best
+    return True
+
+
+cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
+    """Step until `stop_ps`, until `hop_limit` packet hops in all, or until nothing is left."""
+    cdef ps_t end_ps
+    cdef int64_t slot
+    cdef int32_t node
+    while True:
+        if w.packet_hops >= hop_limit:
+            return RUNNING
+        if not window_seek(e, e.now_ps):
+            return DRAINED
+        w.window_start_ps = e.window_index * e.window_ps
+        end_ps = w.window_start_ps + e.window_ps
+        if w.window_start_ps > e.now_ps:
+            e.now_ps = w.window_start_ps if w.window_start_ps < stop_ps else stop_ps
+        if e.now_ps >= stop_ps:
+            close_intervals_before(e, w, stop_ps)
+            return STOPPED if work_left(e) else DRAINED
+        if unlikely(e.now_ps - e.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
+            return DRAINED
+        close_intervals_before(e, w, e.now_ps)
+        w.limit_ps = end_ps if end_ps < stop_ps else stop_ps
+        if e.plan.sample_ps > 0 and e.sample_start_ps + e.plan.sample_ps < w.limit_ps:
+            w.limit_ps = e.sample_start_ps + e.plan.sample_ps
+        slot = e.window_index & (WHEEL_SLOTS - 1)
+        while e.far.count > 0 and e.far.entries[0].time_ps < end_ps:
+            node = e.far.entries[0].node
+            e.node_far_ps[node] = FOREVER
+            timed_pop(&e.far)
+            wake_flag(e, node, e.window_index)
+        visit_slot(e, w, slot, w.limit_ps == end_ps)
+        if unlikely(e.fault.code != FAULT_NONE):
+            return FAULTED
+        e.now_ps = w.limit_ps
+        if w.limit_ps == end_ps:
+            e.window_index += 1
+
+
+cdef inline bint work_left(const engine_t* e) noexcept nogil:
+    """Anything that can still happen, timers of QPs that are done not counted."""
+    cdef const worker_t* w = &e.worker
+    cdef const host_t* host
+    cdef int64_t index
+    cdef int32_t node
+    if w.link_sent != w.link_received or w.sent != w.delivered + w.dropped:
+        return True
+    for index in range(e.plan.port_count):
+        if e.ports[index].pfc_pending or e.ports[index].pending_count > 0:
+            return True
+    for index in range(<int64_t>e.host_port_count * e.plan.class_count):
+        if e.outboxes[index].ready.count > 0 or e.outboxes[index].control.head != e.outboxes[index].control.tail:
+            return True
+    for node in range(e.plan.host_count):
+        host = &e.hosts[node]
+        if host.due.count > 0 or host.next_op < e.plan.host_op_start[node + 1]:
+            return True
+        for index in range(host.timers.count):
+            if e.qp_slot[host.timers.entries[index].id] >= 0:
+                return True
+    return False
+
+
+cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
+    """Packets wait for one another for ever: only PFC refreshes are left, no operation and no timeout."""
+    cdef int32_t node
+    cdef host_t* host
+    cdef int32_t index
+    for node in range(e.plan.host_count):
+        host = &e.hosts[node]
+        if host.due.count > 0 or host.next_op < e.plan.host_op_start[node + 1]:
+            return False
+        for index in range(host.timers.count):
+            if e.qp_slot[host.timers.entries[index].id] >= 0:
+                return False
+    return True
+
+
+cdef inline int32_t run_heap(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
+    """The classic scheduler: one heap of devices, one picosecond at a time, no shortcuts. The reference for windows."""
+    cdef int32_t node
+    while True:
+        if w.packet_hops >= hop_limit:
+            return RUNNING
+        if e.far.count == 0:
+            return DRAINED
+        if e.far.entries[0].time_ps >= stop_ps:
+            e.now_ps = stop_ps
+            close_intervals_before(e, w, stop_ps)
+            return STOPPED if work_left(e) else DRAINED
+        e.now_ps = e.far.entries[0].time_ps
+        if unlikely(e.now_ps - e.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
+            return DRAINED
+        node = e.far.entries[0].node
+        timed_pop(&e.far)
+        if e.node_far_ps[node] != e.now_ps:
+            continue
+        e.node_far_ps[node] = FOREVER
+        close_intervals_before(e, w, e.now_ps)
+        w.window_start_ps = e.now_ps
+        w.limit_ps = e.now_ps + 1
+        visit_device(e, w, node)
+        if unlikely(e.fault.code != FAULT_NONE):
+            return FAULTED

@@ -1,0 +1,65 @@
+"""The errors of fabemu, by who must act on them.
+
+`ScenarioError` and `InputError` mean that the user's input is wrong (exit code 2), `OutputError` that the output cannot
+be written (2), `MachineError` that the machine failed (5), `EngineFault` that fabemu itself is at fault (3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with an input.
+
+    `where` is the place ("incast.toml:12" or the option text), `path` the whole key path ("" if none applies), `value`
+    the value as written there (None if none applies) and `message` what is wrong, what is allowed and the likely fix.
+    """
+
+    where: str
+    path: str
+    message: str
+    value: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """One line: place, key path, value, message."""
+        subject = self.path if self.value is None else f"{self.path} = {self.value}"
+        return ": ".join(part for part in (self.where, subject, self.message) if part)
+
+
+class FabemuError(Exception):
+    """Base of all errors that fabemu raises on purpose."""
+
+
+class ScenarioError(FabemuError, ValueError):
+    """A scenario is wrong; `problems` lists everything that is."""
+
+    def __init__(self, problems: str | Problem | Iterable[Problem]) -> None:
+        """Take one message, one problem or several problems (in the order in which they are to be shown)."""
+        if isinstance(problems, str):
+            problems = Problem("", "", problems)
+        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+    def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
+        """Pickle by the problems, not by the text."""
+        return type(self), (self.problems,)
+
+
+class InputError(FabemuError, ValueError):
+    """An input file other than the scenario is wrong: flow file, CDF, link list, imported topology."""
+
+
+class OutputError(FabemuError):
+    """The output cannot be written."""
+
+
+class MachineError(FabemuError):
+    """The machine failed: disk full, out of memory."""
+
+
+class EngineFault(FabemuError):  # noqa: N818
+    """A fault of fabemu itself, such as a broken invariant."""

@@ -1,0 +1,382 @@
+"""Scenario tables of frames, links, switches and NICs, with their tiers and overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, Strict, model_validator
+
+from fabemu.scenario.fabric import delay_of_length, length_rules
+from fabemu.scenario.presets import DCQCN_PRESETS, DcqcnPreset
+from fabemu.scenario.quantity import (
+    Alpha,
+    AlphaOrAuto,
+    Duration,
+    Flag,
+    HashSeed,
+    Length,
+    Mtu,
+    PositiveSize,
+    Probability,
+    Rate,
+    Size,
+    SizeOrAuto,
+    SizeOrNone,
+    Text,
+    Time,
+)
+from fabemu.scenario.table import Broken, PartialTable, SelfOverlaid, Table, partial
+from fabemu.units import format_bytes, format_rate
+
+IB_MTUS = (256, 512, 1024, 2048, 4096)
+"""Path MTUs of InfiniBand, bytes of payload."""
+
+KMAX_LIMIT_BYTES = 2**31
+"""ECN thresholds stay below this, so that the marking test fits 64 bits."""
+
+VLAN_BYTES = 4
+VXLAN_BYTES = 50
+"""Outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8."""
+
+
+class Frames(Table):
+    """Sizes of frames, Ethernet header to FCS. The defaults are RoCEv2 over untagged IPv4."""
+
+    header: Size = Field(
+        "62B",
+        description="all of a data frame but payload and RETH: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4",
+    )
+    reth: Size = Field("16B", description="more in the first packet of a WRITE: the RETH")
+    ack: Size = Field("66B", description="ACK or NAK frame")
+    cnp: Size = Field("78B", description="congestion notification packet")
+    pfc: PositiveSize = Field("64B", description="PFC frame")
+    wire_overhead: Size = Field("20B", description="preamble, SFD and inter-frame gap of every frame on the wire")
+    minimum: Size = Field("64B", description="no frame is shorter")
+    pad: PositiveSize = Field("4B", description="payloads are padded to a multiple of this")
+    vlan: Flag = Field(False, description="data, ACK and CNP frames carry a VLAN tag: 4 B more")
+    vxlan: Flag = Field(False, description="data, ACK and CNP frames are carried in VXLAN: 50 B more")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        for key in ("header", "reth", "ack", "cnp", "pfc", "wire_overhead", "minimum", "pad"):
+            if getattr(self, key) > 65_536:
+                yield (key,), "must be at most 64KiB"
+
+    @property
+    def encapsulation_bytes(self) -> int:
+        """What VLAN and VXLAN add to data, ACK and CNP frames."""
+        return VLAN_BYTES * self.vlan + VXLAN_BYTES * self.vxlan
+
+    @property
+    def header_bytes(self) -> int:
+        """Header of a data frame with its encapsulation."""
+        return self.header + self.encapsulation_bytes
+
+    @property
+    def ack_bytes(self) -> int:
+        """ACK frame with its encapsulation, before the minimum."""
+        return self.ack + self.encapsulation_bytes
+
+    @property
+    def cnp_bytes(self) -> int:
+        """CNP frame with its encapsulation, before the minimum."""
+        return self.cnp + self.encapsulation_bytes
+
+
+class Link(Table):
+    """One cable: both directions alike. `delay` is always set, from `length` if that was given."""
+
+    replaces: ClassVar[dict[str, tuple[str, ...]]] = {"delay": ("length",), "length": ("delay",)}
+
+    rate: Rate = Field("400Gbps", description="rate of each direction")
+    delay: Time | None = Field(None, description="propagation delay, 600ns by default; or give length")
+    length: Length | None = Field(None, description="cable length, 5 ns/m; or give delay")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_delay(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("delay") is None and values.get("length") is None:
+            return {**values, "delay": "600ns"}
+        return values
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from length_rules(self)
+
+    @property
+    def delay_ps(self) -> int:
+        """Propagation delay by `delay` or `length`."""
+        if self.length is not None:
+            return int(delay_of_length(self.length))
+        return self.delay or 0
+
+
+class EcnThresholds(NamedTuple):
+    """Marking thresholds of one egress queue: bytes, bytes, probability at kmax."""
+
+    kmin: int
+    kmax: int
+    pmax: float
+
+
+class EcnAtRate(Table):
+    """ECN thresholds of the ports of one rate."""
+
+    rate: Rate = Field(description="rate of the egress port")
+    kmin: Size = Field(description="no mark up to this queue length")
+    kmax: Size = Field(description="every packet is marked above this queue length")
+    pmax: Probability = Field(0.2, description="marking probability at kmax")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from _threshold_rules(self)
+
+
+def _threshold_rules(table: Any) -> Iterator[Broken]:
+    if table.kmin > table.kmax:
+        yield ("kmin",), f"kmin must not be above kmax = {format_bytes(table.kmax)}"
+    if table.kmax >= KMAX_LIMIT_BYTES:
+        yield ("kmax",), "must be below 2GiB"
+
+
+class Ecn(Table):
+    """ECN marking (RED on the instant length of the egress queue, when a packet leaves it)."""
+
+    enabled: Flag = Field(True, description="whether packets are marked")
+    kmin: Size = Field("400KB", description="no mark up to this queue length")
+    kmax: Size = Field("1600KB", description="every packet is marked above this queue length")
+    pmax: Probability = Field(0.2, description="marking probability at kmax")
+    by_rate: tuple[EcnAtRate, ...] = Field((), description="thresholds of egress ports of exactly this rate instead")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from _threshold_rules(self)
+        seen: set[int] = set()
+        for index, item in enumerate(self.by_rate):
+            if item.rate in seen:
+                yield ("by_rate", index, "rate"), f"{format_rate(item.rate)} is listed twice"
+            seen.add(item.rate)
+
+    def at_rate(self, rate_bps: int) -> EcnThresholds:
+        """Thresholds of an egress port of this rate."""
+        item = next((item for item in self.by_rate if item.rate == rate_bps), self)
+        return EcnThresholds(item.kmin, item.kmax, item.pmax)
+
+
+class Pfc(Table):
+    """Shared buffer and PFC of the lossless classes, per ingress port and class (priority group)."""
+
+    alpha: AlphaOrAuto = Field(
+        "1/8",
+        description="dynamic threshold: share of the free pool that one priority group may use; auto: 1/8 at the rate of"
+        " the NICs, doubled with every doubling of the port's rate",
+    )
+    xon_offset: Size = Field("8KiB", description="XON when the use has fallen this far below the threshold")
+    headroom: SizeOrAuto = Field(
+        "auto", description="headroom of each priority group; auto: what its link needs to lose nothing"
+    )
+    reserved: Size = Field("4KiB", description="reserved bytes of each priority group")
+    quanta: Annotated[int, Strict(), Field(ge=1, le=65535)] = Field(
+        65535, description="pause time in a PFC frame, in units of 512 bit times"
+    )
+    response_delay: Time = Field(
+        "0ns", description="from receipt of a PFC frame to its effect; up to 614.4ns by the standard"
+    )
+
+
+class Lossy(Table):
+    """Shared buffer of the lossy classes."""
+
+    alpha: Alpha = Field("8", description="ingress: share of the free pool that one port and class may use")
+    egress_alpha: Alpha = Field("1", description="egress: share of the free pool that one queue may hold")
+    reserved: Size = Field("0B", description="reserved bytes of each ingress port and class")
+
+
+class Switch(Table):
+    """One switch."""
+
+    buffer: PositiveSize = Field("64MiB", description="whole packet buffer: shared pool, reserved and headroom")
+    latency: Time = Field("0ns", description="pipeline: from arrival to the earliest departure")
+    ecmp_seed: HashSeed = Field(
+        "per-switch", description="seed of the ECMP hash: its own for every switch, or one number for all"
+    )
+    pfc: Pfc = Field(default_factory=Pfc, description="lossless classes")
+    lossy: Lossy = Field(default_factory=Lossy, description="lossy classes")
+    ecn: Ecn = Field(default_factory=Ecn, description="ECN marking")
+
+
+class CongestionControl(SelfOverlaid):
+    """Congestion control of the senders. The parameters of `dcqcn` not given come from the preset."""
+
+    kind: Literal["none", "fixed", "dcqcn"] = Field(
+        "dcqcn", description="none: always line rate; fixed: always `rate`; dcqcn: by congestion notifications"
+    )
+    preset: Literal["paper", "connectx", "ns3"] = Field(
+        "connectx", description="state machine, way of notification and values of dcqcn"
+    )
+    rate: Rate | None = Field(None, description="the rate of kind = fixed; never above the line rate")
+    g: Probability = Field(None, description="weight of the new value in alpha")
+    alpha_init: Probability = Field(None, description="alpha at the first CNP")
+    alpha_timer: Duration = Field(None, description="period of the alpha update")
+    decrease_timer: Duration = Field(None, description="shortest time between two decreases (connectx, ns3)")
+    increase_timer: Duration = Field(None, description="period of the timer that raises the rate")
+    byte_reset: Size = Field(None, description="bytes of the byte counter that raises the rate; 0B for none")
+    threshold: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = Field(
+        None, description="steps of fast recovery (F)"
+    )
+    rate_ai: Rate = Field(None, description="additive increase")
+    rate_hai: Rate = Field(None, description="hyper increase")
+    rate_min: Rate = Field(None, description="the rate never falls below this")
+    min_dec_fac: Probability = Field(None, description="least share of the old rate that one decrease leaves")
+    clamp_target: Flag = Field(None, description="every decrease sets the target rate to the rate before it")
+    cnp_interval: Time = Field(None, description="at most one CNP per QP in this time (paper, connectx)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        name = values.get("preset", "connectx")
+        preset = DCQCN_PRESETS.get(name if isinstance(name, str) else "", DCQCN_PRESETS["connectx"])
+        return {**preset.values, **values}
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.kind == "fixed" and self.rate is None:
+            yield ("rate",), 'kind = "fixed" needs the rate: write for example rate = "100Gbps"'
+
+    def overlaid(self, over: BaseModel) -> CongestionControl:
+        """Lay a partial table over this one; a preset given there brings all its values."""
+        given = {key: getattr(over, key) for key in type(over).model_fields if getattr(over, key) is not None}
+        start = CongestionControl(preset=given["preset"], kind=self.kind) if "preset" in given else self
+        values = {key: getattr(start, key) for key in type(self).model_fields}
+        if values["rate"] is None:
+            values["rate"] = self.rate
+        return type(self).model_construct(**{**values, **given})
+
+    @property
+    def _preset(self) -> DcqcnPreset:
+        return DCQCN_PRESETS[self.preset]
+
+    @property
+    def machine(self) -> Literal["paper", "adapter"]:
+        """State machine of docs/MODEL.md section 12."""
+        return self._preset.machine
+
+    @property
+    def notification(self) -> Literal["cnp", "echo"]:
+        """Whether receivers send CNP frames or echo marks on ACKs."""
+        return self._preset.notification
+
+    @property
+    def decrease_offset_ps(self) -> int:
+        """Added to the time of the first decrease check."""
+        return self._preset.decrease_offset_ps
+
+
+class Nic(Table):
+    """One host's network adapter."""
+
+    mtu: Mtu = Field(4096, description="payload bytes of a full packet: 256, 512, 1024, 2048 or 4096")
+    any_mtu: Flag = Field(False, description="allow any mtu, to match other simulators")
+    ack_every: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] = Field(
+        1, description="an ACK every so many packets, and at the end of each message"
+    )
+    window: SizeOrNone = Field("none", description="most unacknowledged payload of a QP")
+    timeout: Annotated[int, Strict(), Field(ge=0, le=31)] = Field(
+        14, description="retransmission timeout 4.096us x 2^timeout"
+    )
+    retry_count: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = Field(
+        7, description="timeouts in a row without progress that a QP survives"
+    )
+    cc: CongestionControl = Field(default_factory=CongestionControl, description="congestion control")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.mtu not in IB_MTUS and not self.any_mtu:
+            yield ("mtu",), "must be 256, 512, 1024, 2048 or 4096 (InfiniBand path MTU); any_mtu = true allows others"
+
+
+# For the type checker a partial table is a table of its kind; at run time its keys are optional.
+if TYPE_CHECKING:
+    LinkPartial = Link
+    SwitchPartial = Switch
+    NicPartial = Nic
+else:
+
+    class LinkPartial(partial(Link, "LinkKeys")):
+        """Keys of a link, all optional."""
+
+        def rules(self) -> Iterator[Broken]:
+            """Yield what is wrong between the keys."""
+            yield from length_rules(self)
+
+    SwitchPartial = partial(Switch, "SwitchPartial")
+    NicPartial = partial(Nic, "NicPartial", without=("mtu", "any_mtu"))
+
+
+class LinkOverride(LinkPartial):
+    """Keys of named links."""
+
+    between: tuple[Text, Text] = Field(description="the two devices that the link joins, in any order")
+    index: Annotated[int, Strict(), Field(ge=0)] | None = Field(
+        None, description="which of the parallel links, from 0; all of them if not given"
+    )
+
+
+class SwitchOverride(SwitchPartial):
+    """Keys of one switch."""
+
+    name: Text = Field(description="name of the switch")
+
+
+class NicOverride(NicPartial):
+    """Keys of one host's NIC."""
+
+    name: Text = Field(description="name of the host")
+
+
+class LinkTable(Link):
+    """Defaults of all links, then by tier, then by name."""
+
+    tier: dict[str, LinkPartial] = Field({}, description="keys of the links of one tier: [link.tier.NAME]")
+    override: tuple[LinkOverride, ...] = Field((), description="keys of named links: [[link.override]]")
+
+
+class SwitchTable(Switch):
+    """Defaults of all switches, then by tier, then by name."""
+
+    tier: dict[str, SwitchPartial] = Field({}, description="keys of the switches of one tier: [switch.tier.NAME]")
+    override: tuple[SwitchOverride, ...] = Field((), description="keys of one switch: [[switch.override]]")
+
+
+class NicTable(Nic):
+    """Defaults of all NICs, then by host name."""
+
+    override: tuple[NicOverride, ...] = Field((), description="keys of one host's NIC: [[nic.override]]")
+
+
+__all__ = [
+    "IB_MTUS",
+    "CongestionControl",
+    "Ecn",
+    "EcnAtRate",
+    "EcnThresholds",
+    "Frames",
+    "Link",
+    "LinkOverride",
+    "LinkPartial",
+    "LinkTable",
+    "Lossy",
+    "Nic",
+    "NicOverride",
+    "NicPartial",
+    "NicTable",
+    "PartialTable",
+    "Pfc",
+    "Switch",
+    "SwitchOverride",
+    "SwitchPartial",
+    "SwitchTable",
+]

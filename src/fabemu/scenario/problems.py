@@ -1,0 +1,371 @@
+"""Validation of parsed TOML, and what it finds as sentences for the user: place, key path, value, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from fabemu.errors import Problem
+from fabemu.scenario.model import Scenario, class_rules, scenario_rules, with_compatibility_defaults
+from fabemu.scenario.positions import Path
+from fabemu.scenario.quantity import named, shown
+from fabemu.scenario.shape import inner_tables, is_mapping, select_table, table_keys, table_kind
+from fabemu.scenario.unsupported import unsupported_key, unsupported_value
+
+
+class Place(NamedTuple):
+    """Where something is written: text for the user, and the line if it is in a file."""
+
+    where: str
+    line: int | None
+
+
+class Found(NamedTuple):
+    """A problem before it has its place."""
+
+    path: Path
+    message: str
+    show_value: bool = True
+
+
+def scenario_problems(data: Mapping[str, Any], place: Callable[[Path], Place]) -> tuple[Scenario | None, list[Problem]]:
+    """Validate a scenario.
+
+    Parameters
+    ----------
+    data
+        Parsed TOML.
+    place
+        Tells where a key path is written.
+
+    Returns
+    -------
+    tuple
+        The scenario, or None if there are problems; and all of them, in file order.
+    """
+    found = list(_unknown_keys(Scenario, data, ()))
+    refused = {item.path for item in found}
+    scenario: Scenario | None = None
+    try:
+        scenario = Scenario.model_validate(data)
+    except ValidationError as error:
+        found += [item for item in _from_validation(error, data) if item.path not in refused]
+        found += _rules_of_valid_parts(data)
+    problems = []
+    seen: set[tuple[Path, str]] = set()
+    for item in found:
+        if (item.path, item.message) in seen:
+            continue
+        seen.add((item.path, item.message))
+        where, line = place(item.path)
+        written, value = _lookup(data, item.path)
+        text = shown(value) if item.show_value and written and not _is_large(value) else None
+        problems.append(Problem(where, path_text(item.path), item.message, text, line))
+    problems.sort(key=lambda problem: (problem.line is None, problem.line or 0))
+    return (None if problems else scenario), problems
+
+
+def path_text(path: Path) -> str:
+    """Write a key path as --set takes it: workload.0.load."""
+    return ".".join(str(part) for part in path)
+
+
+def _is_large(value: Any) -> bool:
+    """Whole tables say nothing in a message."""
+    return isinstance(value, dict) or (
+        isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value)
+    )
+
+
+def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
+    for part in path:
+        if (isinstance(data, dict) and part in data) or (isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)):
+            data = data[part]
+        else:
+            return False, None
+    return True, data
+
+
+# Unknown keys
+
+
+def _unknown_keys(table: type[BaseModel], value: Any, path: Path) -> Iterator[Found]:
+    if not isinstance(value, dict):
+        return
+    keys = table_keys(table)
+    for key, inner in value.items():
+        info = keys.get(key)
+        if info is None:
+            yield Found((*path, key), _unknown_key(table, key, path))
+            continue
+        tables = inner_tables(info.annotation)
+        if tables:
+            yield from _unknown_in(tables, inner, (*path, key), mapping=is_mapping(info.annotation))
+
+
+def _unknown_in(tables: tuple[type[BaseModel], ...], value: Any, path: Path, *, mapping: bool) -> Iterator[Found]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown_in(tables, item, (*path, index), mapping=False)
+    elif isinstance(value, dict) and mapping:
+        for key, item in value.items():
+            yield from _unknown_in(tables, item, (*path, key), mapping=False)
+    else:
+        table = select_table(tables, value)
+        if table is not None:
+            yield from _unknown_keys(table, value, path)
+
+
+def _unknown_key(table: type[BaseModel], key: str, path: Path) -> str:
+    names = [part for part in path if isinstance(part, str)]
+    refused = unsupported_key(_table_name(path), key)
+    if refused is not None:
+        return f'"{key}" is not supported yet: {refused}'
+    allowed = list(table_keys(table))
+    near = difflib.get_close_matches(key.lower(), allowed, 1, 0.8)
+    home = _homes().get(key)
+    if not near and home is not None and home != ".".join(names):
+        place = f"in [{home}]" if home else "at the top of the file, before the first table"
+        return f'unknown key; "{key}" belongs {place}'
+    near = near or difflib.get_close_matches(key.lower(), allowed, 1, 0.55)
+    hint = f'did you mean "{near[0]}"? ' if near else ""
+    return f"unknown key; {hint}(allowed: {', '.join(allowed)})"
+
+
+def _table_name(path: Path) -> str:
+    """Name of the table, not of its tier or element: "switch" for switch.tier.leaf and for switch.override.0."""
+    names = [part for part in path if isinstance(part, str)]
+    if len(names) >= 2 and names[1] in ("tier", "override"):
+        names = [names[0], *names[3 if names[1] == "tier" else 2 :]]
+    return names[-1] if names else ""
+
+
+@lru_cache(maxsize=1)
+def _homes() -> dict[str, str]:
+    """Where keys belong that exist in one place only: key to table path."""
+    places: dict[str, list[str]] = {}
+
+    def walk(table: type[BaseModel], path: str) -> None:
+        for key, info in table_keys(table).items():
+            tables = inner_tables(info.annotation)
+            if not tables:
+                places.setdefault(key, []).append(path)
+            elif len(tables) == 1 and not is_mapping(info.annotation) and key not in ("override", "by_rate", "class"):
+                walk(tables[0], f"{path}.{key}" if path else key)
+
+    walk(Scenario, "")
+    return {key: found[0] for key, found in places.items() if len(found) == 1}
+
+
+# What pydantic found
+
+
+def _from_validation(error: ValidationError, data: Any) -> Iterator[Found]:
+    for item in error.errors(include_url=False):
+        path = _file_path(item["loc"], data)
+        context = item.get("ctx", {})
+        kind = item["type"]
+        if kind == "broken_rules":
+            for inner, message in context["broken"]:
+                yield Found((*path, *_file_keys(inner)), message)
+        elif kind == "missing":
+            yield Found(path[:-1], _missing(path, data), show_value=False)
+        else:
+            yield Found(path, _message(kind, context, path, item))
+
+
+def _file_path(location: tuple[int | str, ...], data: Any) -> Path:
+    """Turn pydantic's location into a key path: without the kinds of tagged unions."""
+    path: list[int | str] = []
+    current = data
+    for part in location:
+        if isinstance(current, dict) and part not in current and part == current.get("kind"):
+            continue
+        path.append(part)
+        written, current = _lookup(current, (part,))
+        if not written:
+            current = None
+    return tuple(path)
+
+
+def _file_keys(path: Path) -> Path:
+    return tuple("class" if part in ("classes", "class_name") else part for part in path)
+
+
+def _table_at(path: Path, data: Any) -> type[BaseModel] | None:
+    """Find the model of the table at a path of the file."""
+    table: type[BaseModel] | None = Scenario
+    current = data
+    index = 0
+    while index < len(path) and table is not None:
+        info = table_keys(table).get(str(path[index]))
+        if info is None:
+            return None
+        tables = inner_tables(info.annotation)
+        if not tables:
+            return None
+        steps = 1
+        current = _lookup(current, path[index : index + 1])[1]
+        if is_mapping(info.annotation) or isinstance(current, (list, tuple)):
+            steps = 2
+            current = _lookup(current, path[index + 1 : index + 2])[1]
+        table = select_table(tables, current)
+        index += steps
+    return table
+
+
+def _missing(path: Path, data: Any) -> str:
+    key = str(path[-1])
+    table = _table_at(path[:-1], data)
+    info = table_keys(table).get(key) if table is not None else None
+    about = f" ({info.description})" if info is not None and info.description else ""
+    if path == ("fabric",):
+        kinds = [
+            kind for item in inner_tables(Scenario.model_fields["fabric"].annotation) if (kind := table_kind(item))
+        ]
+        return f"the table [fabric] is missing: write [fabric] with kind = {named(kinds)}"
+    if path == ("workload",):
+        return "there is no traffic: add at least one [[workload]]"
+    return f'key "{key}" is missing{about}'
+
+
+def _message(kind: str, context: Mapping[str, Any], path: Path, item: Mapping[str, Any]) -> str:
+    """Write pydantic's finding as a sentence about the file."""
+    value = item.get("input")
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "literal_error":
+        allowed = [part for part in str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")]
+        return _wrong_word(path, value, allowed)
+    if kind == "union_tag_invalid":
+        allowed = [part.strip().strip("'") for part in str(context["expected_tags"]).split(",")]
+        return _wrong_word((*path, "kind"), context["tag"], allowed, subject=f"kind = {shown(context['tag'])}: ")
+    if kind == "union_tag_not_found":
+        if not isinstance(value, (dict, BaseModel)):
+            return f"must be a table, found {shown(value)}"
+        return f'key "kind" is missing: it says which {path[0]} this is'
+    if kind == "int_type":
+        fix = f": write {value} without quotes" if isinstance(value, str) and value.isdecimal() else ""
+        return f"must be a whole number, found {_type_name(value)}{fix}"
+    if kind == "bool_type":
+        return f"must be true or false, found {_type_name(value)}"
+    if kind == "string_type":
+        return f"must be a text in quotes, found {_type_name(value)}"
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "greater_than_equal":
+        return f"must be at least {context['ge']}"
+    if kind == "less_than_equal":
+        return f"must be at most {context['le']}"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"must be a table ([{path_text(path)}]), found {_type_name(value)}"
+    if kind in ("tuple_type", "list_type"):
+        if isinstance(value, dict):
+            return f"must be a list of tables: write [[{path_text(path)}]] with two brackets"
+        return f"must be a list, found {_type_name(value)}"
+    if kind == "too_short":
+        wanted = context.get("min_length", 1)
+        if path == ("workload",):
+            return "there is no traffic: add at least one [[workload]]"
+        return f"must have at least {wanted} element{'s' if wanted != 1 else ''}, found {context.get('actual_length')}"
+    if kind == "too_long":
+        return f"must have at most {context.get('max_length')} elements, found {context.get('actual_length')}"
+    return str(item.get("msg", kind))
+
+
+def _wrong_word(path: Path, value: Any, allowed: list[str], subject: str = "") -> str:
+    keys = [part for part in path if isinstance(part, str)]
+    refused = unsupported_value(keys[-2] if len(keys) > 1 else "", keys[-1] if keys else "", value)
+    if refused is not None:
+        return f"{subject}not supported yet: {refused} (allowed: {named(allowed)})"
+    close = difflib.get_close_matches(value.lower(), allowed, 1, 0.5) if isinstance(value, str) else []
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    return f"{subject}must be {named(allowed)}{hint}"
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a number with a fraction"
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return f"a {type(value).__name__}"
+
+
+# Rules across tables, on what is valid of a scenario that is not
+
+
+def _rules_of_valid_parts(data: Mapping[str, Any]) -> Iterator[Found]:
+    """Check what can be checked although something else is wrong, so that all problems show at once."""
+    filled = with_compatibility_defaults(dict(data))
+    parts: dict[str, Any] = {}
+    workloads: dict[int, Any] = {}
+    for name, info in Scenario.model_fields.items():
+        key = info.alias or name
+        if key not in filled:
+            if not info.is_required():
+                parts[name] = info.get_default(call_default_factory=True)
+            continue
+        value = filled[key]
+        if name in ("classes", "workload"):
+            continue
+        valid, result = _validated(_part_adapter(name), value)
+        if valid:
+            parts[name] = result
+    if isinstance(filled.get("class"), list):
+        classes = _valid_items(_part_adapter("classes"), filled["class"])
+        complete = len(classes) == len(filled["class"])
+        if complete:
+            parts["classes"] = tuple(classes.values())
+        for inner, message in class_rules(classes, complete=complete):
+            yield Found(("class", *inner), message)
+    if isinstance(filled.get("workload"), list):
+        workloads = _valid_items(_part_adapter("workload"), filled["workload"])
+    for inner, message in scenario_rules(parts, workloads):
+        yield Found(_file_keys(inner), message)
+
+
+def _valid_items(adapter: TypeAdapter[Any], values: list[Any]) -> dict[int, Any]:
+    items = {}
+    for index, value in enumerate(values):
+        valid, result = _validated(adapter, [value])
+        if valid:
+            items[index] = result[0]
+    return items
+
+
+def _validated(adapter: TypeAdapter[Any], value: Any) -> tuple[bool, Any]:
+    try:
+        return True, adapter.validate_python(value)
+    except ValidationError:
+        return False, None
+
+
+@lru_cache(maxsize=32)
+def _part_adapter(name: str) -> TypeAdapter[Any]:
+    """Give the validator of one top-level value, without the rules between the elements of a list."""
+    info = Scenario.model_fields[name]
+    annotation = info.annotation
+    if name not in ("classes", "workload"):
+        from typing import Annotated
+
+        metadata = [*info.metadata, *([_discriminated(info)] if info.discriminator else [])]
+        annotation = Annotated[(annotation, *metadata)] if metadata else annotation
+    return TypeAdapter(annotation)
+
+
+def _discriminated(info: Any) -> Any:
+    from pydantic import Field
+
+    return Field(discriminator=info.discriminator)

@@ -1,0 +1,116 @@
+"""Options that users may expect and that this version does not have, so that they are refused by name."""
+
+from __future__ import annotations
+
+# By key, in any table that does not know it, or by table and key.
+UNSUPPORTED_KEYS: dict[str, str] = {
+    "cut_through": "cut-through forwarding (switches store and forward)",
+    "forwarding": "a choice of forwarding mode (switches store and forward)",
+    "static_threshold": "static buffer thresholds (they are dynamic, see alpha)",
+    "static_th": "static buffer thresholds (they are dynamic, see alpha)",
+    "static_limit": "static buffer thresholds (they are dynamic, see alpha)",
+    "threshold_mode": "static buffer thresholds (they are dynamic, see alpha)",
+    "pfc.threshold": "static buffer thresholds (they are dynamic, see alpha)",
+    "pfc.mode": "static buffer thresholds (they are dynamic, see alpha)",
+    "pfc.static": "static buffer thresholds (they are dynamic, see alpha)",
+    "ecn.mark": "ECN marking on enqueue (packets are marked when they leave the queue)",
+    "ecn.mode": "ECN marking on enqueue (packets are marked when they leave the queue)",
+    "nic.pfc": "PFC sent by NICs",
+    "switch.mode": "cut-through forwarding (switches store and forward)",
+    "shared_headroom": "a shared headroom pool (every priority group has its own headroom)",
+    "headroom_pool": "a shared headroom pool (every priority group has its own headroom)",
+    "cell": "buffer cells (buffers count bytes)",
+    "cell_size": "buffer cells (buffers count bytes)",
+    "weight": "weighted scheduling, ETS or DWRR (classes are served by strict priority)",
+    "weights": "weighted scheduling, ETS or DWRR (classes are served by strict priority)",
+    "ets": "weighted scheduling, ETS or DWRR (classes are served by strict priority)",
+    "dwrr": "weighted scheduling, ETS or DWRR (classes are served by strict priority)",
+    "scheduler": "a choice of scheduler (classes are served by strict priority)",
+    "scheduling": "a choice of scheduler (classes are served by strict priority)",
+    "mark_on": "ECN marking on enqueue (packets are marked when they leave the queue)",
+    "mark_at": "ECN marking on enqueue (packets are marked when they leave the queue)",
+    "marking": "ECN marking on enqueue (packets are marked when they leave the queue)",
+    "mark_on_enqueue": "ECN marking on enqueue (packets are marked when they leave the queue)",
+    "loss": "frame loss on links",
+    "loss_rate": "frame loss on links",
+    "frame_loss": "frame loss on links",
+    "error_rate": "frame loss on links",
+    "bit_error_rate": "frame loss on links",
+    "ber": "frame loss on links",
+    "down": "links that are down or fail",
+    "down_at": "links that are down or fail",
+    "fault": "faults",
+    "faults": "faults",
+    "failures": "faults",
+    "credits": "credit-based link flow control",
+    "flow_control": "credit-based link flow control (links use PFC)",
+    "watchdog": "the PFC watchdog",
+    "pfc_watchdog": "the PFC watchdog",
+    "detection_time": "the PFC watchdog",
+    "restoration_time": "the PFC watchdog",
+    "load_balancing": "load balancing other than ECMP by flow hash",
+    "load_balance": "load balancing other than ECMP by flow hash",
+    "lb": "load balancing other than ECMP by flow hash",
+    "routing": "load balancing other than ECMP by flow hash",
+    "flowlet": "flowlet switching (paths are chosen by flow hash)",
+    "flowlet_gap": "flowlet switching (paths are chosen by flow hash)",
+    "spray": "packet spraying (paths are chosen by flow hash)",
+    "packet_spray": "packet spraying (paths are chosen by flow hash)",
+    "ecmp_weights": "weighted ECMP (paths are chosen by flow hash)",
+    "verb": "verbs other than WRITE",
+    "verbs": "verbs other than WRITE",
+    "op": "verbs other than WRITE",
+    "immediate": "WRITE with immediate",
+    "selective_repeat": "selective repeat (lost packets are sent again by go-back-N)",
+    "retransmission": "a choice of loss recovery (lost packets are sent again by go-back-N)",
+    "slow_receiver": "slow receivers",
+    "receive_rate": "slow receivers",
+    "storm": "NICs that send PFC storms",
+    "threads": "a number of threads in the scenario",
+    "placement": "placement of jobs",
+    "job": "training jobs",
+    "collective": "collectives other than the all-to-all workload",
+}
+
+UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
+    ("fabric", "kind"): {
+        "dragonfly": "dragonfly fabrics",
+        "torus": "torus fabrics",
+        "rail": "rail-optimised fabrics",
+        "rail-optimized": "rail-optimised fabrics",
+        "rail-optimised": "rail-optimised fabrics",
+        "hyperx": "HyperX fabrics",
+    },
+    ("cc", "kind"): {
+        "hpcc": "HPCC",
+        "timely": "TIMELY",
+        "swift": "Swift",
+        "dctcp": "DCTCP",
+        "powertcp": "PowerTCP",
+    },
+    ("workload", "kind"): {
+        "all-reduce": "the all-reduce collective",
+        "allreduce": "the all-reduce collective",
+        "all-gather": "the all-gather collective",
+        "reduce-scatter": "the reduce-scatter collective",
+        "broadcast": "the broadcast collective",
+        "training": "training steps",
+        "trace": "imported traces of operations",
+        "goal": "GOAL traces",
+    },
+    ("trace", "tables"): {"events": "the events table", "rates": "the rates table"},
+}
+"""By the names of table and key: value in lower case to what it stands for."""
+
+
+def unsupported_key(table: str, key: str) -> str | None:
+    """Say what an unknown key of the table of this name is known to mean elsewhere; None if nothing."""
+    plain = key.replace("-", "_").lower()
+    return UNSUPPORTED_KEYS.get(f"{table}.{plain}") or UNSUPPORTED_KEYS.get(plain)
+
+
+def unsupported_value(table: str, key: str, value: object) -> str | None:
+    """Say what an unknown value is known to mean elsewhere; None if nothing."""
+    if not isinstance(value, str):
+        return None
+    return UNSUPPORTED_VALUES.get((table, key), {}).get(value.lower())

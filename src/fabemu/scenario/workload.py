@@ -1,0 +1,144 @@
+"""Scenario tables of the workloads; which flows they give is the business of `fabemu.workload`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Strict, model_validator
+
+from fabemu.scenario.quantity import Count, Duration, HostSet, Load, Size, Text, Time
+from fabemu.scenario.table import Broken, Table
+from fabemu.units import format_time
+
+
+class _Workload(Table):
+    """What all workloads have in common."""
+
+    label: Text | None = Field(None, description="name in the traces; default: the kind, numbered if there are several")
+    class_name: Text | None = Field(
+        None,
+        alias="class",
+        description="traffic class; default: the lossless class of highest priority that does not carry CNPs",
+    )
+    start: Time = Field("0us", description="the workload begins")
+    stop: Time | None = Field(None, description="no flow starts at this time or later")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.stop is not None and self.stop <= self.start:
+            yield ("stop",), f"must be after start = {format_time(self.start)}"
+
+
+class Flow(Table):
+    """One message."""
+
+    src: Text = Field(description="sending host")
+    dst: Text = Field(description="receiving host")
+    size: Size = Field(description="payload; 0B is one frame without payload")
+    start: Time = Field("0us", description="time after the workload's start")
+    sport: Annotated[int, Strict(), Field(ge=0, le=65535)] | None = Field(
+        None, description="UDP source port; default: hashed into 49152-65535"
+    )
+    qp: Text | None = Field(
+        None,
+        description="flows of one src, dst and class with the same name share a QP, in order; default: one of its own",
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.src == self.dst:
+            yield ("dst",), f'host "{self.src}" sends to itself'
+
+
+class Flows(_Workload):
+    """Explicit flows."""
+
+    kind: Literal["flows"] = "flows"
+    flow: tuple[Flow, ...] = Field(description="the flows", min_length=1)
+
+
+class FlowFile(_Workload):
+    """Flows from a CSV or Arrow file: columns src, dst, bytes, start_ps (or start with a unit, or start_s)[, sport, qp, class]."""
+
+    kind: Literal["flow-file"] = "flow-file"
+    path: Text = Field(description="the file, beside the scenario")
+
+
+class _Spread(_Workload):
+    """A workload over a set of hosts."""
+
+    hosts: HostSet = Field("all", description="hosts that take part")
+
+
+class Poisson(_Spread):
+    """Open-loop arrivals: independent Poisson processes, one per sender, to uniformly drawn receivers."""
+
+    kind: Literal["poisson"] = "poisson"
+    load: Load = Field(description="offered payload rate of each sender as a share of its link rate")
+    sizes: Text = Field("WebSearch", description="flow-size distribution: a name that is shipped, or a file")
+    sources: HostSet | None = Field(None, description="senders, if not hosts")
+    destinations: HostSet | None = Field(None, description="receivers, if not hosts")
+
+
+class Incast(_Workload):
+    """Many senders to one receiver at the same time, in waves."""
+
+    kind: Literal["incast"] = "incast"
+    receiver: Text | None = Field(None, description="the receiving host; or give receivers")
+    receivers: HostSet | None = Field(None, description="several receivers, each with its own senders")
+    fan_in: Count | None = Field(None, description="how many senders, drawn for each wave; or give senders")
+    senders: HostSet | None = Field(None, description="the sending hosts; or give fan_in")
+    size: Size = Field(description="payload of each message")
+    waves: Count = Field(1, description="how many times")
+    period: Duration = Field("100us", description="from one wave to the next")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_receivers(cls, values: Any) -> Any:
+        # After validation `receivers` says it alone; the model keeps one way of saying a thing.
+        if isinstance(values, dict) and "receivers" not in values and isinstance(values.get("receiver"), str):
+            values = {**values, "receivers": values["receiver"]}
+            del values["receiver"]
+        return values
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from super().rules()
+        if self.receiver is not None:
+            yield ("receivers",), "receiver and receivers are both given: give one of them"
+        elif self.receivers is None:
+            yield (), 'key "receiver" is missing: the receiving host, such as "h0"'
+        if (self.fan_in is None) == (self.senders is None):
+            yield (), 'give one of "fan_in" (how many senders) and "senders" (which)'
+        if self.senders is not None and self.senders == self.receivers and ":" not in str(self.senders):
+            yield ("senders",), "the receiver sends to itself"
+
+
+class Permutation(_Spread):
+    """Every host sends to one other host, and receives from one."""
+
+    kind: Literal["permutation"] = "permutation"
+    size: Size = Field(description="payload of each message")
+    count: Count = Field(1, description="messages of each host, one after another on one QP")
+    pattern: Literal["random", "shift"] = Field(
+        "random", description="random: drawn from the seed; shift: host i to i + shift"
+    )
+    shift: Annotated[int, Strict(), Field(ge=1)] = Field(1, description="of pattern = shift")
+
+
+class AllToAll(_Spread):
+    """Every host sends to every other host."""
+
+    kind: Literal["all-to-all"] = "all-to-all"
+    size: Size = Field(description="payload from each host to each other one")
+    order: Literal["shifted"] = Field("shifted", description="in step i a host sends to its i-th successor")
+    mode: Literal["parallel", "sequential"] = Field(
+        "parallel", description="parallel: all at once; sequential: a step begins when the send before it is done"
+    )
+
+
+AnyWorkload = Annotated[
+    Flows | FlowFile | Poisson | Incast | Permutation | AllToAll,
+    Field(discriminator="kind"),
+]

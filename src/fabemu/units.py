@@ -1,7 +1,7 @@
 """Physical values with their unit, as text, to exact integers and back: the only place that parses units.
 
-Times become picoseconds, rates bit/s, sizes bytes; nothing passes through a float. A value that is no whole number of the
-base unit, or that does not fit the engine's range (below 2**62), is an error, as is a number without a unit.
+Times become picoseconds, rates bit/s, sizes bytes; nothing passes through a float. A value that is no whole number of
+the base unit, or that does not fit the engine's range (below 2**62), is an error, as is a number without a unit.
 """
 
 from __future__ import annotations
@@ -128,14 +128,20 @@ def format_time(time_ps: int) -> str:
 
 def format_rate(rate_bps: int) -> str:
     """Write bit/s exactly in the largest unit that is not above the value: 400 * 10**9 -> "400Gbps"."""
-    units = (("Tbps", 10**12), ("Gbps", 10**9), ("Mbps", 10**6), ("kbps", 10**3), ("bps", 1))
+    units: tuple[tuple[str, int], ...] = (
+        ("Tbps", 10**12),
+        ("Gbps", 10**9),
+        ("Mbps", 10**6),
+        ("kbps", 10**3),
+        ("bps", 1),
+    )
     if 10**12 <= rate_bps < 10**13 and rate_bps % 10**12:
         units = units[1:]  # 1600Gbps is what people say, not 1.6Tbps
     return _format_decimal(rate_bps, units)
 
 
 def format_bytes(size_bytes: int) -> str:
-    """Write bytes exactly, in the largest unit of which they are a whole number: 65536 -> "64KiB", 400000 -> "400KB"."""
+    """Write bytes exactly, in the largest unit of which they are a whole number: 65536 -> "64KiB"."""
     units = (
         ("TiB", 2**40),
         ("TB", 10**12),
@@ -217,7 +223,8 @@ def _unknown_unit(
             return f'a rate needs /s: write "{number}{bits[1]}bps", not "{value}"'
         per_second_bytes = re.fullmatch(r"([kKMGT]i?|)(Bps|B/s|byte/s|bytes/s|B)", unit)
         if per_second_bytes:
-            return f'a rate is in bits, not bytes: write 8 times the number with "{per_second_bytes[1][:1]}bps" ("{value}")'
+            prefix = per_second_bytes[1][:1]
+            return f'a rate is in bits, not bytes: write 8 times the number with "{prefix}bps", not "{value}"'
     if noun == "size":
         bits = re.fullmatch(r"([kKmMgGtT]?)(b|bit|bits)", unit)
         if bits:
@@ -230,7 +237,7 @@ def _unknown_unit(
         close = difflib.get_close_matches(unit, list(units), 1, 0.6)
         near = close[0] if close else None
     hint = f'; did you mean "{number}{near}"?' if near else f', such as "{example}"'
-    return f'"{value}": "{unit}" is not a unit of {noun}: use {allowed}{hint}'
+    return f'"{unit}" is not a unit of {noun}: use {allowed}{hint}'
 
 
 def _fraction(sign: str, digits: str, value: object) -> Fraction:

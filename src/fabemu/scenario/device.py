@@ -35,6 +35,9 @@ IB_MTUS = (256, 512, 1024, 2048, 4096)
 KMAX_LIMIT_BYTES = 2**31
 """ECN thresholds stay below this, so that the marking test fits 64 bits."""
 
+FROM_PRESET: Any = None
+"""Default of a key that the preset gives; never the value of a valid table."""
+
 VLAN_BYTES = 4
 VXLAN_BYTES = 50
 """Outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8."""
@@ -135,7 +138,7 @@ class EcnAtRate(Table):
 
 def _threshold_rules(table: Any) -> Iterator[Broken]:
     if table.kmin > table.kmax:
-        yield ("kmin",), f"kmin must not be above kmax = {format_bytes(table.kmax)}"
+        yield ("kmin",), f"kmin {format_bytes(table.kmin)} is above kmax {format_bytes(table.kmax)}"
     if table.kmax >= KMAX_LIMIT_BYTES:
         yield ("kmax",), "must be below 2GiB"
 
@@ -181,7 +184,7 @@ class Pfc(Table):
         65535, description="pause time in a PFC frame, in units of 512 bit times"
     )
     response_delay: Time = Field(
-        "0ns", description="from receipt of a PFC frame to its effect; up to 614.4ns by the standard"
+        "0ns", description="from receipt of a PFC frame to its effect; the standard allows 614.4ns"
     )
 
 
@@ -216,21 +219,21 @@ class CongestionControl(SelfOverlaid):
         "connectx", description="state machine, way of notification and values of dcqcn"
     )
     rate: Rate | None = Field(None, description="the rate of kind = fixed; never above the line rate")
-    g: Probability = Field(None, description="weight of the new value in alpha")
-    alpha_init: Probability = Field(None, description="alpha at the first CNP")
-    alpha_timer: Duration = Field(None, description="period of the alpha update")
-    decrease_timer: Duration = Field(None, description="shortest time between two decreases (connectx, ns3)")
-    increase_timer: Duration = Field(None, description="period of the timer that raises the rate")
-    byte_reset: Size = Field(None, description="bytes of the byte counter that raises the rate; 0B for none")
+    g: Probability = Field(FROM_PRESET, description="weight of the new value in alpha")
+    alpha_init: Probability = Field(FROM_PRESET, description="alpha at the first CNP")
+    alpha_timer: Duration = Field(FROM_PRESET, description="period of the alpha update")
+    decrease_timer: Duration = Field(FROM_PRESET, description="shortest time between two decreases (connectx, ns3)")
+    increase_timer: Duration = Field(FROM_PRESET, description="period of the timer that raises the rate")
+    byte_reset: Size = Field(FROM_PRESET, description="bytes of the byte counter that raises the rate; 0B for none")
     threshold: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = Field(
-        None, description="steps of fast recovery (F)"
+        FROM_PRESET, description="steps of fast recovery (F)"
     )
-    rate_ai: Rate = Field(None, description="additive increase")
-    rate_hai: Rate = Field(None, description="hyper increase")
-    rate_min: Rate = Field(None, description="the rate never falls below this")
-    min_dec_fac: Probability = Field(None, description="least share of the old rate that one decrease leaves")
-    clamp_target: Flag = Field(None, description="every decrease sets the target rate to the rate before it")
-    cnp_interval: Time = Field(None, description="at most one CNP per QP in this time (paper, connectx)")
+    rate_ai: Rate = Field(FROM_PRESET, description="additive increase")
+    rate_hai: Rate = Field(FROM_PRESET, description="hyper increase")
+    rate_min: Rate = Field(FROM_PRESET, description="the rate never falls below this")
+    min_dec_fac: Probability = Field(FROM_PRESET, description="least share of the old rate that one decrease leaves")
+    clamp_target: Flag = Field(FROM_PRESET, description="every decrease sets the target rate to the rate before it")
+    cnp_interval: Time = Field(FROM_PRESET, description="at most one CNP per QP in this time (paper, connectx)")
 
     @model_validator(mode="before")
     @classmethod

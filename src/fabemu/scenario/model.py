@@ -34,6 +34,11 @@ from fabemu.scenario.workload import AnyWorkload, Poisson
 from fabemu.units import format_time
 
 CLASSES_MAX = 8
+NO_TRAFFIC = "there is no traffic: add at least one [[workload]]"
+
+
+FROM_PRIORITY: Any = None
+"""Default of a DSCP, which follows from the priority; never the value of a valid table."""
 
 
 class TrafficClass(Table):
@@ -45,7 +50,7 @@ class TrafficClass(Table):
     )
     lossless: Flag = Field(False, description="PFC keeps it from losing packets")
     ecn: Flag = Field(False, description="its data packets are ECN-capable")
-    dscp: Annotated[int, Strict(), Field(ge=0, le=63)] = Field(None, description="DSCP; default: 8 x priority")
+    dscp: Annotated[int, Strict(), Field(ge=0, le=63)] = Field(FROM_PRIORITY, description="DSCP; default: 8 x priority")
     ack_class: Text = Field("same", description="class of the ACKs of its data: same, or a name")
     cnp: Flag = Field(False, description="carries the congestion notifications; true for exactly one class")
 
@@ -77,6 +82,10 @@ def class_rules(classes: Mapping[int, TrafficClass], *, complete: bool = True) -
         first: dict[Any, str] = {}
         for index, item in classes.items():
             value = getattr(item, key)
+            if key == "dscp" and any(
+                other.priority == item.priority for other in classes.values() if other is not item
+            ):
+                continue  # said already, of the priority
             if value in first:
                 other = (
                     f'another class has it too ("{first[value]}")' if key != "name" else "another class has this name"
@@ -96,12 +105,15 @@ def class_rules(classes: Mapping[int, TrafficClass], *, complete: bool = True) -
         yield (index, "cnp"), f'exactly one class must have cnp = true; "{classes[carriers[0]].name}" has it already'
 
 
+def _check_workloads(workloads: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not workloads:
+        raise ValueError(NO_TRAFFIC)
+    return workloads
+
+
 def _check_classes(classes: tuple[TrafficClass, ...]) -> tuple[TrafficClass, ...]:
     raise_broken(class_rules(dict(enumerate(classes))))
     return classes
-
-
-TABLES = ("flows", "ports", "pauses", "drops", "packets")
 
 
 class Trace(Table):
@@ -109,7 +121,8 @@ class Trace(Table):
 
     interval: DurationOrOff = Field("100us", description="sampling interval of the ports table; off: no ports table")
     tables: tuple[Literal["flows", "ports", "pauses", "drops", "packets"], ...] = Field(
-        TABLES[:4], description="tables to write; packets (every transmission) only on request"
+        ("flows", "ports", "pauses", "drops"),
+        description="tables to write; packets (every transmission) only on request",
     )
 
 
@@ -141,15 +154,20 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
         Valid workloads by index.
     """
     yield from _time_rules(parts, workloads)
-    classes = parts.get("classes")
-    if classes:
-        names = [item.name for item in classes]
-        for index, workload in workloads.items():
-            if workload.class_name is not None and workload.class_name not in names:
-                known = close_to(workload.class_name, names) or f" (classes: {named(names)})"
-                yield ("workload", index, "class"), f'there is no class "{workload.class_name}"{known}'
+    yield from workload_class_rules(
+        parts.get("classes", ()), {index: item.class_name for index, item in workloads.items() if item.class_name}
+    )
     yield from _tier_rules(parts)
     yield from _overlay_rules(parts)
+
+
+def workload_class_rules(classes: Iterable[TrafficClass], named_classes: Mapping[int, str]) -> Iterator[Broken]:
+    """Yield which workloads, given by index, name a class that is not there; nothing if no classes are known."""
+    names = [item.name for item in classes]
+    for index, name in named_classes.items():
+        if names and name not in names:
+            hint = close_to(name, names) or f" (classes: {named(names)})"
+            yield ("workload", index, "class"), f'there is no class "{name}"{hint}'
 
 
 def _time_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> Iterator[Broken]:
@@ -227,7 +245,9 @@ class Scenario(Table):
         alias="class",
         description="traffic classes; default: rdma (priority 3, lossless, ECN), cnp (6) and best-effort (0)",
     )
-    workload: tuple[AnyWorkload, ...] = Field(description="traffic, one or more", min_length=1)
+    workload: Annotated[tuple[AnyWorkload, ...], AfterValidator(_check_workloads)] = Field(
+        description="traffic, one or more", json_schema_extra={"minItems": 1}
+    )
     trace: Trace = Field(default_factory=Trace, description="what is recorded")
 
     @model_validator(mode="before")
@@ -383,6 +403,13 @@ class Scenario(Table):
         if key not in self._resolved:
             self._resolved[key] = make()
         return self._resolved[key]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Scenario:
+        """Copy with some values replaced, unchecked, as pydantic does; what was derived from them is derived anew."""
+        copy = super().model_copy(update=update, deep=deep)
+        for key in ("_resolved", "_link_overrides", "_switch_overrides", "_nic_overrides"):
+            copy.__dict__.pop(key, None)
+        return copy
 
     def to_toml(self) -> str:
         """Write the scenario fully resolved, every default spelt out; loading the text gives an equal scenario."""

@@ -1,6 +1,6 @@
 """Where each key of a TOML text stands, which TOML readers do not tell.
 
-The scanner is for texts that a TOML reader has accepted: it finds the extent of keys and values and does not check them.
+The scanner is for texts that a TOML reader has accepted: it finds the extent of keys and values, it does not check them.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ class _Scanner:
         return match[0]
 
     def _mark(self, path: Path, offset: int, *, first: bool = True) -> None:
-        """Note a position; with `first` only if the path has none yet. Offsets mostly grow, so lines are counted once."""
+        """Note a position; with `first` only if the path has none yet."""
+        # Offsets hardly ever fall, so that each line is counted once.
         if first and path in self.positions:
             return
         if offset < self._counted:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from fabemu.errors import Problem
-from fabemu.scenario.model import Scenario, class_rules, scenario_rules, with_compatibility_defaults
+from fabemu.scenario.model import (
+    NO_TRAFFIC,
+    Scenario,
+    class_rules,
+    default_classes,
+    scenario_rules,
+    with_compatibility_defaults,
+)
 from fabemu.scenario.positions import Path
 from fabemu.scenario.quantity import named, shown
 from fabemu.scenario.shape import inner_tables, is_mapping, select_table, table_keys, table_kind
@@ -53,8 +60,12 @@ def scenario_problems(data: Mapping[str, Any], place: Callable[[Path], Place]) -
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
-        found += [item for item in _from_validation(error, data) if item.path not in refused]
-        found += _rules_of_valid_parts(data)
+        first = [item for item in _from_validation(error, data) if item.path not in refused]
+        found += first
+        # What is wrong by itself would hide what is wrong between the keys: look again without it.
+        remaining = _without(data, [*refused, *_wrong_alone(error, data)])
+        found += _rules_of_valid_parts(remaining)
+        found += _broken_rules_only(remaining)
     problems = []
     seen: set[tuple[Path, str]] = set()
     for item in found:
@@ -83,10 +94,11 @@ def _is_large(value: Any) -> bool:
 
 def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
     for part in path:
-        if (isinstance(data, dict) and part in data) or (isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)):
-            data = data[part]
-        else:
+        in_table = isinstance(data, Mapping) and part in data
+        in_list = isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data)
+        if not in_table and not in_list:
             return False, None
+        data = data[part]
     return True, data
 
 
@@ -164,8 +176,10 @@ def _homes() -> dict[str, str]:
 # What pydantic found
 
 
-def _from_validation(error: ValidationError, data: Any) -> Iterator[Found]:
+def _from_validation(error: ValidationError, data: Any, only: str | None = None) -> Iterator[Found]:
     for item in error.errors(include_url=False):
+        if only is not None and item["type"] != only:
+            continue
         path = _file_path(item["loc"], data)
         context = item.get("ctx", {})
         kind = item["type"]
@@ -174,6 +188,9 @@ def _from_validation(error: ValidationError, data: Any) -> Iterator[Found]:
                 yield Found((*path, *_file_keys(inner)), message)
         elif kind == "missing":
             yield Found(path[:-1], _missing(path, data), show_value=False)
+        elif kind == "union_tag_invalid":
+            allowed = [part.strip().strip("'") for part in str(context["expected_tags"]).split(",")]
+            yield Found((*path, "kind"), _wrong_word((*path, "kind"), context["tag"], allowed))
         else:
             yield Found(path, _message(kind, context, path, item))
 
@@ -229,7 +246,7 @@ def _missing(path: Path, data: Any) -> str:
         ]
         return f"the table [fabric] is missing: write [fabric] with kind = {named(kinds)}"
     if path == ("workload",):
-        return "there is no traffic: add at least one [[workload]]"
+        return NO_TRAFFIC
     return f'key "{key}" is missing{about}'
 
 
@@ -241,9 +258,6 @@ def _message(kind: str, context: Mapping[str, Any], path: Path, item: Mapping[st
     if kind == "literal_error":
         allowed = [part for part in str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")]
         return _wrong_word(path, value, allowed)
-    if kind == "union_tag_invalid":
-        allowed = [part.strip().strip("'") for part in str(context["expected_tags"]).split(",")]
-        return _wrong_word((*path, "kind"), context["tag"], allowed, subject=f"kind = {shown(context['tag'])}: ")
     if kind == "union_tag_not_found":
         if not isinstance(value, (dict, BaseModel)):
             return f"must be a table, found {shown(value)}"
@@ -269,22 +283,20 @@ def _message(kind: str, context: Mapping[str, Any], path: Path, item: Mapping[st
         return f"must be a list, found {_type_name(value)}"
     if kind == "too_short":
         wanted = context.get("min_length", 1)
-        if path == ("workload",):
-            return "there is no traffic: add at least one [[workload]]"
         return f"must have at least {wanted} element{'s' if wanted != 1 else ''}, found {context.get('actual_length')}"
     if kind == "too_long":
         return f"must have at most {context.get('max_length')} elements, found {context.get('actual_length')}"
     return str(item.get("msg", kind))
 
 
-def _wrong_word(path: Path, value: Any, allowed: list[str], subject: str = "") -> str:
+def _wrong_word(path: Path, value: Any, allowed: list[str]) -> str:
     keys = [part for part in path if isinstance(part, str)]
     refused = unsupported_value(keys[-2] if len(keys) > 1 else "", keys[-1] if keys else "", value)
     if refused is not None:
-        return f"{subject}not supported yet: {refused} (allowed: {named(allowed)})"
+        return f"not supported yet: {refused} (allowed: {named(allowed)})"
     close = difflib.get_close_matches(value.lower(), allowed, 1, 0.5) if isinstance(value, str) else []
     hint = f'; did you mean "{close[0]}"?' if close else ""
-    return f"{subject}must be {named(allowed)}{hint}"
+    return f"must be {named(allowed)}{hint}"
 
 
 def _type_name(value: Any) -> str:
@@ -303,36 +315,72 @@ def _type_name(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-# Rules across tables, on what is valid of a scenario that is not
+# Rules between keys and tables, on what is valid of a scenario that is not
 
 
-def _rules_of_valid_parts(data: Mapping[str, Any]) -> Iterator[Found]:
+def _wrong_alone(error: ValidationError, data: Any) -> list[Path]:
+    return [
+        _file_path(item["loc"], data)
+        for item in error.errors(include_url=False)
+        if item["type"] not in ("broken_rules", "missing", "union_tag_invalid", "union_tag_not_found")
+    ]
+
+
+def _without(data: Any, paths: Sequence[Path]) -> dict[str, Any]:
+    """Copy the values without some keys; elements of lists stay, because their indices matter."""
+
+    def copied(value: Any, path: Path) -> Any:
+        if isinstance(value, Mapping):
+            return {key: copied(item, (*path, key)) for key, item in value.items() if (*path, key) not in removed}
+        if isinstance(value, list):
+            return [copied(item, (*path, index)) for index, item in enumerate(value)]
+        return value
+
+    removed = set(paths)
+    result: dict[str, Any] = copied(data, ())
+    return result
+
+
+def _broken_rules_only(data: dict[str, Any]) -> list[Found]:
+    try:
+        Scenario.model_validate(data)
+    except ValidationError as error:
+        return list(_from_validation(error, data, only="broken_rules"))
+    return []
+
+
+def _rules_of_valid_parts(data: dict[str, Any]) -> Iterator[Found]:
     """Check what can be checked although something else is wrong, so that all problems show at once."""
-    filled = with_compatibility_defaults(dict(data))
+    filled = with_compatibility_defaults(data)
     parts: dict[str, Any] = {}
-    workloads: dict[int, Any] = {}
     for name, info in Scenario.model_fields.items():
         key = info.alias or name
-        if key not in filled:
-            if not info.is_required():
-                parts[name] = info.get_default(call_default_factory=True)
-            continue
-        value = filled[key]
         if name in ("classes", "workload"):
             continue
-        valid, result = _validated(_part_adapter(name), value)
-        if valid:
-            parts[name] = result
-    if isinstance(filled.get("class"), list):
-        classes = _valid_items(_part_adapter("classes"), filled["class"])
-        complete = len(classes) == len(filled["class"])
+        if key in filled:
+            valid, result = _validated(_part_adapter(name), filled[key])
+            if valid:
+                parts[name] = result
+        elif not info.is_required():
+            parts[name] = info.get_default(call_default_factory=True)
+    if "fabric" not in parts:
+        # Its kind alone tells the tiers, but for a graph.
+        fabric = select_table(inner_tables(Scenario.model_fields["fabric"].annotation), filled.get("fabric"))
+        if fabric is not None and table_kind(fabric) != "graph":
+            parts["fabric"] = fabric.model_construct()
+    classes = filled.get("class")
+    if isinstance(classes, list):
+        valid_classes = _valid_items(_part_adapter("classes"), classes)
+        complete = len(valid_classes) == len(classes)
         if complete:
-            parts["classes"] = tuple(classes.values())
-        for inner, message in class_rules(classes, complete=complete):
+            parts["classes"] = tuple(valid_classes.values())
+        for inner, message in class_rules(valid_classes, complete=complete):
             yield Found(("class", *inner), message)
-    if isinstance(filled.get("workload"), list):
-        workloads = _valid_items(_part_adapter("workload"), filled["workload"])
-    for inner, message in scenario_rules(parts, workloads):
+    elif "class" not in filled:
+        parts["classes"] = default_classes()
+    workloads = filled.get("workload")
+    valid_workloads = _valid_items(_part_adapter("workload"), workloads) if isinstance(workloads, list) else {}
+    for inner, message in scenario_rules(parts, valid_workloads):
         yield Found(_file_keys(inner), message)
 
 
@@ -356,16 +404,7 @@ def _validated(adapter: TypeAdapter[Any], value: Any) -> tuple[bool, Any]:
 def _part_adapter(name: str) -> TypeAdapter[Any]:
     """Give the validator of one top-level value, without the rules between the elements of a list."""
     info = Scenario.model_fields[name]
-    annotation = info.annotation
-    if name not in ("classes", "workload"):
-        from typing import Annotated
-
-        metadata = [*info.metadata, *([_discriminated(info)] if info.discriminator else [])]
-        annotation = Annotated[(annotation, *metadata)] if metadata else annotation
-    return TypeAdapter(annotation)
-
-
-def _discriminated(info: Any) -> Any:
-    from pydantic import Field
-
-    return Field(discriminator=info.discriminator)
+    metadata: list[Any] = [] if name in ("classes", "workload") else list(info.metadata)
+    if info.discriminator is not None:
+        metadata.append(Field(discriminator=info.discriminator))
+    return TypeAdapter(Annotated[(info.annotation, *metadata)] if metadata else info.annotation)

@@ -43,16 +43,19 @@ class Quantity:
         except ValueError as error:
             raise ValueError(str(error) + self._word_hint(value)) from None
         if self.above is not None and not parsed > self.above:
-            raise ValueError(f"must be above {self.write(self.above)}")
+            raise ValueError(f"must be above {self._limit(self.above)}")
         if self.minimum is not None and parsed < self.minimum:
-            raise ValueError(f"must be at least {self.write(self.minimum)}")
+            raise ValueError(f"must be at least {self._limit(self.minimum)}")
         if self.maximum is not None and parsed > self.maximum:
-            raise ValueError(f"must be at most {self.write(self.maximum)}")
+            raise ValueError(f"must be at most {self._limit(self.maximum)}")
         return parsed
 
     def write(self, value: Any) -> Any:
         """Give the value of the file that reads as this one."""
         return value if isinstance(value, str) and value in self.words else self.format(value)
+
+    def _limit(self, value: Any) -> Any:
+        return 0 if value == 0 else value if isinstance(self.write(value), float) else self.write(value)
 
     def _word_hint(self, value: object) -> str:
         if not self.words:
@@ -142,13 +145,8 @@ def _parse_names(value: object) -> str | tuple[str, ...]:
             raise ValueError(f"a list of host names holds texts only, found {shown(wrong[0])}")
         if not value:
             raise ValueError("a list of host names cannot be empty")
-        repeated = (
-            next((item for index, item in enumerate(value) if item in value[:index]), None)
-            if len(value) != len(set(value))
-            else None
-        )
-        if repeated is not None:
-            raise ValueError(f'host "{repeated}" is listed twice')
+        if len(set(value)) != len(value):
+            raise ValueError(f'host "{_repeated(value)}" is listed twice')
         return tuple(value)
     raise ValueError(
         f'a host set is "all", one name, a range such as "h0:h63", or a list of names; found {shown(value)}'
@@ -162,14 +160,23 @@ def _parse_devices(value: object) -> int | tuple[str, ...]:
             if not isinstance(item, str) or not item:
                 raise ValueError(f"a list of device names holds texts only, found {shown(item)}")
         if len(set(value)) != len(value):
-            repeated = next(item for index, item in enumerate(value) if item in value[:index])
-            raise ValueError(f'device "{repeated}" is listed twice')
+            raise ValueError(f'device "{_repeated(value)}" is listed twice')
         return tuple(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"must be a count of 0 or more, or a list of names; found {shown(value)}")
     if value > DEVICES_MAX:
         raise ValueError(f"at most {DEVICES_MAX:,} devices")
     return value
+
+
+def _repeated(names: Sequence[str]) -> str:
+    """Give the first name that comes again."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise ValueError("no name is repeated")
 
 
 def _listed(value: Any) -> Any:

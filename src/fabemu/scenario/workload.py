@@ -55,11 +55,20 @@ class Flows(_Workload):
     """Explicit flows."""
 
     kind: Literal["flows"] = "flows"
-    flow: tuple[Flow, ...] = Field(description="the flows", min_length=1)
+    flow: tuple[Flow, ...] = Field(description="the flows", json_schema_extra={"minItems": 1})
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from super().rules()
+        if not self.flow:
+            yield ("flow",), "there is no flow: add at least one [[workload.flow]]"
 
 
 class FlowFile(_Workload):
-    """Flows from a CSV or Arrow file: columns src, dst, bytes, start_ps (or start with a unit, or start_s)[, sport, qp, class]."""
+    """Flows from a CSV or Arrow file.
+
+    Columns: src, dst, bytes, and start_ps, start (with unit) or start_s; optional sport, qp and class.
+    """
 
     kind: Literal["flow-file"] = "flow-file"
     path: Text = Field(description="the file, beside the scenario")
@@ -111,8 +120,16 @@ class Incast(_Workload):
             yield (), 'key "receiver" is missing: the receiving host, such as "h0"'
         if (self.fan_in is None) == (self.senders is None):
             yield (), 'give one of "fan_in" (how many senders) and "senders" (which)'
-        if self.senders is not None and self.senders == self.receivers and ":" not in str(self.senders):
-            yield ("senders",), "the receiver sends to itself"
+        alone = _only_name(self.senders)
+        if alone is not None and alone == _only_name(self.receivers):
+            yield ("senders",), f'host "{alone}" sends to itself'
+
+
+def _only_name(hosts: str | tuple[str, ...] | None) -> str | None:
+    """Give the one host that a set names; None if it may be several."""
+    if isinstance(hosts, tuple):
+        return hosts[0] if len(hosts) == 1 else None
+    return None if hosts is None or hosts == "all" or any(sign in hosts for sign in ":*?[") else hosts
 
 
 class Permutation(_Spread):

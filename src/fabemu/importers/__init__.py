@@ -1,0 +1,1 @@
+"""Readers of other tools' files, each of which writes a fabemu scenario."""

@@ -1,0 +1,88 @@
+"""What a generator needs to know besides its own table of the scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fabemu.errors import Problem, ScenarioError
+from fabemu.workload.draw import Draw
+from fabemu.workload.hosts import HostNames, SelectorError
+
+if TYPE_CHECKING:
+    from fabemu.scenario.model import Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class WorkloadContext:
+    """The surroundings of one workload.
+
+    Attributes
+    ----------
+    scenario
+        The whole scenario.
+    index
+        Position of the workload in it.
+    hosts
+        The fabric's hosts by name.
+    host_rate_bps
+        (H,) int64, bit/s, rate of all links of each host; 0 for a host without a link.
+    base_dir
+        Directory to which paths are relative.
+    draw_label, occurrence
+        Key of the random draws, with the seed of the scenario.
+    """
+
+    scenario: Scenario
+    index: int
+    hosts: HostNames
+    host_rate_bps: np.ndarray
+    base_dir: Path
+    draw_label: str
+    occurrence: int
+
+    @property
+    def label(self) -> str:
+        """Label of the workload in traces."""
+        label = self.scenario.workload[self.index].label
+        return self.draw_label if label is None else label
+
+    @property
+    def class_id(self) -> int:
+        """Class of the workload's flows, in served order."""
+        name = self.scenario.workload[self.index].class_name
+        return self.scenario.class_id(self.scenario.default_class.name if name is None else name)
+
+    def draw(self, purpose: str) -> Draw:
+        """Stream of random draws of this workload."""
+        return Draw(self.scenario.seed, self.draw_label, self.occurrence, purpose)
+
+    def error(self, key: str, message: str, value: str | None = None) -> ScenarioError:
+        """Error in a key of the workload."""
+        path = f"workload.{self.index}" + (f".{key}" if key else "")
+        return ScenarioError(Problem("", path, message, value))
+
+    def select(self, key: str, selector: str | Sequence[str]) -> np.ndarray:
+        """Ids of the hosts that the value of `key` names: (n,) int64.
+
+        "all" means all hosts that have a link.
+
+        Raises
+        ------
+        ScenarioError
+            The value names something that is no host, or a host twice.
+        """
+        if selector == "all" and "all" not in self.hosts.names:
+            return self.linked_hosts()
+        try:
+            return self.hosts.select(selector)
+        except SelectorError as error:
+            raise self.error(key, str(error)) from None
+
+    def linked_hosts(self) -> np.ndarray:
+        """Ids of all hosts that have a link: (n,) int64."""
+        return np.flatnonzero(np.asarray(self.host_rate_bps) > 0)

@@ -26,7 +26,7 @@ from fabemu.scenario.quantity import (
     Text,
     Time,
 )
-from fabemu.scenario.table import Broken, PartialTable, SelfOverlaid, Table, partial
+from fabemu.scenario.table import Broken, PartialTable, SelfOverlaid, Table, optional, partial
 from fabemu.units import format_bytes, format_rate
 
 IB_MTUS = (256, 512, 1024, 2048, 4096)
@@ -46,19 +46,19 @@ VXLAN_BYTES = 50
 class Frames(Table):
     """Sizes of frames, Ethernet header to FCS. The defaults are RoCEv2 over untagged IPv4."""
 
-    header: Size = Field(
+    header: Size = optional(
         "62B",
         description="all of a data frame but payload and RETH: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4",
     )
-    reth: Size = Field("16B", description="more in the first packet of a WRITE: the RETH")
-    ack: Size = Field("66B", description="ACK or NAK frame")
-    cnp: Size = Field("78B", description="congestion notification packet")
-    pfc: PositiveSize = Field("64B", description="PFC frame")
-    wire_overhead: Size = Field("20B", description="preamble, SFD and inter-frame gap of every frame on the wire")
-    minimum: Size = Field("64B", description="no frame is shorter")
-    pad: PositiveSize = Field("4B", description="payloads are padded to a multiple of this")
-    vlan: Flag = Field(False, description="data, ACK and CNP frames carry a VLAN tag: 4 B more")
-    vxlan: Flag = Field(False, description="data, ACK and CNP frames are carried in VXLAN: 50 B more")
+    reth: Size = optional("16B", description="more in the first packet of a WRITE: the RETH")
+    ack: Size = optional("66B", description="ACK or NAK frame")
+    cnp: Size = optional("78B", description="congestion notification packet")
+    pfc: PositiveSize = optional("64B", description="PFC frame")
+    wire_overhead: Size = optional("20B", description="preamble, SFD and inter-frame gap of every frame on the wire")
+    minimum: Size = optional("64B", description="no frame is shorter")
+    pad: PositiveSize = optional("4B", description="payloads are padded to a multiple of this")
+    vlan: Flag = optional(False, description="data, ACK and CNP frames carry a VLAN tag: 4 B more")
+    vxlan: Flag = optional(False, description="data, ACK and CNP frames are carried in VXLAN: 50 B more")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -92,9 +92,9 @@ class Link(Table):
 
     replaces: ClassVar[dict[str, tuple[str, ...]]] = {"delay": ("length",), "length": ("delay",)}
 
-    rate: Rate = Field("400Gbps", description="rate of each direction")
-    delay: Time | None = Field(None, description="propagation delay, 600ns by default; or give length")
-    length: Length | None = Field(None, description="cable length, 5 ns/m; or give delay")
+    rate: Rate = optional("400Gbps", description="rate of each direction")
+    delay: Time | None = optional(None, description="propagation delay, 600ns by default; or give length")
+    length: Length | None = optional(None, description="cable length, 5 ns/m; or give delay")
 
     @model_validator(mode="before")
     @classmethod
@@ -129,7 +129,7 @@ class EcnAtRate(Table):
     rate: Rate = Field(description="rate of the egress port")
     kmin: Size = Field(description="no mark up to this queue length")
     kmax: Size = Field(description="every packet is marked above this queue length")
-    pmax: Probability = Field(0.2, description="marking probability at kmax")
+    pmax: Probability = optional(0.2, description="marking probability at kmax")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -146,11 +146,11 @@ def _threshold_rules(table: Any) -> Iterator[Broken]:
 class Ecn(Table):
     """ECN marking (RED on the instant length of the egress queue, when a packet leaves it)."""
 
-    enabled: Flag = Field(True, description="whether packets are marked")
-    kmin: Size = Field("400KB", description="no mark up to this queue length")
-    kmax: Size = Field("1600KB", description="every packet is marked above this queue length")
-    pmax: Probability = Field(0.2, description="marking probability at kmax")
-    by_rate: tuple[EcnAtRate, ...] = Field((), description="thresholds of egress ports of exactly this rate instead")
+    enabled: Flag = optional(True, description="whether packets are marked")
+    kmin: Size = optional("400KB", description="no mark up to this queue length")
+    kmax: Size = optional("1600KB", description="every packet is marked above this queue length")
+    pmax: Probability = optional(0.2, description="marking probability at kmax")
+    by_rate: tuple[EcnAtRate, ...] = optional((), description="thresholds of egress ports of exactly this rate instead")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -170,70 +170,70 @@ class Ecn(Table):
 class Pfc(Table):
     """Shared buffer and PFC of the lossless classes, per ingress port and class (priority group)."""
 
-    alpha: AlphaOrAuto = Field(
+    alpha: AlphaOrAuto = optional(
         "1/8",
-        description="dynamic threshold: share of the free pool that one priority group may use; auto: 1/8 at the rate of"
-        " the NICs, doubled with every doubling of the port's rate",
+        description="dynamic threshold: share of the free pool that one priority group may use; auto: 1/8 at the rate"
+        " of the NICs, doubled with every doubling of the port's rate above it, at most 1",
     )
-    xon_offset: Size = Field("8KiB", description="XON when the use has fallen this far below the threshold")
-    headroom: SizeOrAuto = Field(
+    xon_offset: Size = optional("8KiB", description="XON when the use has fallen this far below the threshold")
+    headroom: SizeOrAuto = optional(
         "auto", description="headroom of each priority group; auto: what its link needs to lose nothing"
     )
-    reserved: Size = Field("4KiB", description="reserved bytes of each priority group")
+    reserved: Size = optional("4KiB", description="reserved bytes of each priority group")
     quanta: Annotated[int, Strict(), Field(ge=1, le=65535)] = Field(
         65535, description="pause time in a PFC frame, in units of 512 bit times"
     )
-    response_delay: Time = Field(
-        "0ns", description="from receipt of a PFC frame to its effect; the standard allows 614.4ns"
+    response_delay: Time = optional(
+        "0ns", description="from receipt of a PFC frame to its effect; at most 614.4ns in 802.1Qbb"
     )
 
 
 class Lossy(Table):
     """Shared buffer of the lossy classes."""
 
-    alpha: Alpha = Field("8", description="ingress: share of the free pool that one port and class may use")
-    egress_alpha: Alpha = Field("1", description="egress: share of the free pool that one queue may hold")
-    reserved: Size = Field("0B", description="reserved bytes of each ingress port and class")
+    alpha: Alpha = optional("8", description="ingress: share of the free pool that one port and class may use")
+    egress_alpha: Alpha = optional("1", description="egress: share of the free pool that one queue may hold")
+    reserved: Size = optional("0B", description="reserved bytes of each ingress port and class")
 
 
 class Switch(Table):
     """One switch."""
 
-    buffer: PositiveSize = Field("64MiB", description="whole packet buffer: shared pool, reserved and headroom")
-    latency: Time = Field("0ns", description="pipeline: from arrival to the earliest departure")
-    ecmp_seed: HashSeed = Field(
+    buffer: PositiveSize = optional("64MiB", description="whole packet buffer: shared pool, reserved and headroom")
+    latency: Time = optional("0ns", description="pipeline: from arrival to the earliest departure")
+    ecmp_seed: HashSeed = optional(
         "per-switch", description="seed of the ECMP hash: its own for every switch, or one number for all"
     )
-    pfc: Pfc = Field(default_factory=Pfc, description="lossless classes")
-    lossy: Lossy = Field(default_factory=Lossy, description="lossy classes")
-    ecn: Ecn = Field(default_factory=Ecn, description="ECN marking")
+    pfc: Pfc = optional(default_factory=Pfc, description="lossless classes")
+    lossy: Lossy = optional(default_factory=Lossy, description="lossy classes")
+    ecn: Ecn = optional(default_factory=Ecn, description="ECN marking")
 
 
 class CongestionControl(SelfOverlaid):
     """Congestion control of the senders. The parameters of `dcqcn` not given come from the preset."""
 
-    kind: Literal["none", "fixed", "dcqcn"] = Field(
+    kind: Literal["none", "fixed", "dcqcn"] = optional(
         "dcqcn", description="none: always line rate; fixed: always `rate`; dcqcn: by congestion notifications"
     )
-    preset: Literal["paper", "connectx", "ns3"] = Field(
+    preset: Literal["paper", "connectx", "ns3"] = optional(
         "connectx", description="state machine, way of notification and values of dcqcn"
     )
-    rate: Rate | None = Field(None, description="the rate of kind = fixed; never above the line rate")
-    g: Probability = Field(FROM_PRESET, description="weight of the new value in alpha")
-    alpha_init: Probability = Field(FROM_PRESET, description="alpha at the first CNP")
-    alpha_timer: Duration = Field(FROM_PRESET, description="period of the alpha update")
-    decrease_timer: Duration = Field(FROM_PRESET, description="shortest time between two decreases (connectx, ns3)")
-    increase_timer: Duration = Field(FROM_PRESET, description="period of the timer that raises the rate")
-    byte_reset: Size = Field(FROM_PRESET, description="bytes of the byte counter that raises the rate; 0B for none")
-    threshold: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = Field(
+    rate: Rate | None = optional(None, description="the rate of kind = fixed; never above the line rate")
+    g: Probability = optional(FROM_PRESET, description="weight of the new value in alpha")
+    alpha_init: Probability = optional(FROM_PRESET, description="alpha at the first CNP")
+    alpha_timer: Duration = optional(FROM_PRESET, description="period of the alpha update")
+    decrease_timer: Duration = optional(FROM_PRESET, description="shortest time between two decreases (connectx, ns3)")
+    increase_timer: Duration = optional(FROM_PRESET, description="period of the timer that raises the rate")
+    byte_reset: Size = optional(FROM_PRESET, description="bytes of the byte counter that raises the rate; 0B for none")
+    threshold: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = optional(
         FROM_PRESET, description="steps of fast recovery (F)"
     )
-    rate_ai: Rate = Field(FROM_PRESET, description="additive increase")
-    rate_hai: Rate = Field(FROM_PRESET, description="hyper increase")
-    rate_min: Rate = Field(FROM_PRESET, description="the rate never falls below this")
-    min_dec_fac: Probability = Field(FROM_PRESET, description="least share of the old rate that one decrease leaves")
-    clamp_target: Flag = Field(FROM_PRESET, description="every decrease sets the target rate to the rate before it")
-    cnp_interval: Time = Field(FROM_PRESET, description="at most one CNP per QP in this time (paper, connectx)")
+    rate_ai: Rate = optional(FROM_PRESET, description="additive increase")
+    rate_hai: Rate = optional(FROM_PRESET, description="hyper increase")
+    rate_min: Rate = optional(FROM_PRESET, description="the rate never falls below this")
+    min_dec_fac: Probability = optional(FROM_PRESET, description="least share of the old rate that one decrease leaves")
+    clamp_target: Flag = optional(FROM_PRESET, description="every decrease sets the target rate to the rate before it")
+    cnp_interval: Time = optional(FROM_PRESET, description="at most one CNP per QP in this time (paper, connectx)")
 
     @model_validator(mode="before")
     @classmethod
@@ -281,19 +281,19 @@ class CongestionControl(SelfOverlaid):
 class Nic(Table):
     """One host's network adapter."""
 
-    mtu: Mtu = Field(4096, description="payload bytes of a full packet: 256, 512, 1024, 2048 or 4096")
-    any_mtu: Flag = Field(False, description="allow any mtu, to match other simulators")
+    mtu: Mtu = optional(4096, description="payload bytes of a full packet: 256, 512, 1024, 2048 or 4096")
+    any_mtu: Flag = optional(False, description="allow any mtu, to match other simulators")
     ack_every: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] = Field(
         1, description="an ACK every so many packets, and at the end of each message"
     )
-    window: SizeOrNone = Field("none", description="most unacknowledged payload of a QP")
+    window: SizeOrNone = optional("none", description="most unacknowledged payload of a QP")
     timeout: Annotated[int, Strict(), Field(ge=0, le=31)] = Field(
         14, description="retransmission timeout 4.096us x 2^timeout"
     )
     retry_count: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = Field(
         7, description="timeouts in a row without progress that a QP survives"
     )
-    cc: CongestionControl = Field(default_factory=CongestionControl, description="congestion control")
+    cc: CongestionControl = optional(default_factory=CongestionControl, description="congestion control")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -343,21 +343,21 @@ class NicOverride(NicPartial):
 class LinkTable(Link):
     """Defaults of all links, then by tier, then by name."""
 
-    tier: dict[str, LinkPartial] = Field({}, description="keys of the links of one tier: [link.tier.NAME]")
-    override: tuple[LinkOverride, ...] = Field((), description="keys of named links: [[link.override]]")
+    tier: dict[str, LinkPartial] = optional({}, description="keys of the links of one tier: [link.tier.NAME]")
+    override: tuple[LinkOverride, ...] = optional((), description="keys of named links: [[link.override]]")
 
 
 class SwitchTable(Switch):
     """Defaults of all switches, then by tier, then by name."""
 
-    tier: dict[str, SwitchPartial] = Field({}, description="keys of the switches of one tier: [switch.tier.NAME]")
-    override: tuple[SwitchOverride, ...] = Field((), description="keys of one switch: [[switch.override]]")
+    tier: dict[str, SwitchPartial] = optional({}, description="keys of the switches of one tier: [switch.tier.NAME]")
+    override: tuple[SwitchOverride, ...] = optional((), description="keys of one switch: [[switch.override]]")
 
 
 class NicTable(Nic):
     """Defaults of all NICs, then by host name."""
 
-    override: tuple[NicOverride, ...] = Field((), description="keys of one host's NIC: [[nic.override]]")
+    override: tuple[NicOverride, ...] = optional((), description="keys of one host's NIC: [[nic.override]]")
 
 
 __all__ = [

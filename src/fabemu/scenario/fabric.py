@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict
 
 from fabemu.scenario.quantity import DEVICES_MAX, Count, Devices, Length, Rate, Ratio, Text, Time
-from fabemu.scenario.table import Broken, Table
+from fabemu.scenario.table import Broken, Table, optional
 
 PS_PER_METRE = 5_000
 """Propagation in fibre and copper, 5 ns/m."""
@@ -51,7 +51,7 @@ class LeafSpine(_Fabric):
     leaves: Count = Field(description="leaf switches")
     hosts_per_leaf: Count = Field(description="hosts of each leaf")
     spines: Count = Field(description="spine switches")
-    uplinks: Count = Field(1, description="parallel links between each leaf and each spine")
+    uplinks: Count = optional(1, description="parallel links between each leaf and each spine")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -100,12 +100,12 @@ class FatTree(_Fabric):
     k: Annotated[int, Strict(), Field(ge=2, le=1024)] | None = Field(
         None, description="ports per switch of a k-ary fat tree, even; instead of the five counts"
     )
-    pods: Count | None = Field(None, description="pods")
-    edges_per_pod: Count | None = Field(None, description="edge switches of each pod")
-    aggs_per_pod: Count | None = Field(None, description="aggregation switches of each pod")
-    cores: Count | None = Field(None, description="core switches, a multiple of aggs_per_pod")
-    hosts_per_edge: Count | None = Field(None, description="hosts of each edge switch, before oversubscription")
-    oversubscription: Ratio = Field(
+    pods: Count | None = optional(None, description="pods")
+    edges_per_pod: Count | None = optional(None, description="edge switches of each pod")
+    aggs_per_pod: Count | None = optional(None, description="aggregation switches of each pod")
+    cores: Count | None = optional(None, description="core switches, a multiple of aggs_per_pod")
+    hosts_per_edge: Count | None = optional(None, description="hosts of each edge switch, before oversubscription")
+    oversubscription: Ratio = optional(
         "1", description="at the edge: multiplies the hosts of each edge switch", examples=["2:1"]
     )
 
@@ -176,7 +176,7 @@ class Chain(_Fabric):
 
     kind: Literal["chain"] = "chain"
     switches: Count = Field(description="switches")
-    hosts_per_switch: Count = Field(1, description="hosts of each switch")
+    hosts_per_switch: Count = optional(1, description="hosts of each switch")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -189,7 +189,7 @@ class Dumbbell(_Fabric):
     kind: Literal["dumbbell"] = "dumbbell"
     left: Count = Field(description="hosts at sw0")
     right: Count = Field(description="hosts at sw1")
-    trunks: Count = Field(1, description="parallel links between the two switches")
+    trunks: Count = optional(1, description="parallel links between the two switches")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -212,10 +212,10 @@ class GraphLink(Table):
 
     a: Text = Field(description="device at one end")
     b: Text = Field(description="device at the other end")
-    rate: Rate | None = Field(None, description="rate of each direction")
-    delay: Time | None = Field(None, description="propagation delay; or give length")
-    length: Length | None = Field(None, description="cable length, 5 ns/m; or give delay")
-    tier: Text | None = Field(None, description='tier for [link.tier.*]; "host" if an end is a host, else "fabric"')
+    rate: Rate | None = optional(None, description="rate of each direction")
+    delay: Time | None = optional(None, description="propagation delay; or give length")
+    length: Length | None = optional(None, description="cable length, 5 ns/m; or give delay")
+    tier: Text | None = optional(None, description='tier for [link.tier.*]; "host" if an end is a host, else "fabric"')
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -242,9 +242,9 @@ class Graph(_Fabric):
 
     kind: Literal["graph"] = "graph"
     hosts: Devices = Field(description="host names, or how many (h0..)", examples=[["a", "b"]])
-    switches: Devices = Field(0, description="switch names, or how many (sw0..)")
-    links: tuple[GraphLink, ...] = Field((), description="cables")
-    links_csv: Text | None = Field(None, description="file with the cables, beside the scenario; instead of links")
+    switches: Devices = optional(0, description="switch names, or how many (sw0..)")
+    links: tuple[GraphLink, ...] = optional((), description="cables")
+    links_csv: Text | None = optional(None, description="file with the cables, beside the scenario; instead of links")
 
     @property
     def host_names(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from fabemu.scenario.device import (
 from fabemu.scenario.fabric import AnyFabric, close_to
 from fabemu.scenario.presets import NS3_DEFAULTS
 from fabemu.scenario.quantity import Duration, DurationOrOff, Flag, Text, Time, named
-from fabemu.scenario.table import Broken, Table, broken_deeply, overlay, raise_broken
+from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overlay, raise_broken
 from fabemu.scenario.workload import AnyWorkload, Poisson
 from fabemu.units import format_time
 
@@ -48,11 +48,11 @@ class TrafficClass(Table):
     priority: Annotated[int, Strict(), Field(ge=0, le=7)] = Field(
         description="strict priority, 7 is served first; also its PFC priority"
     )
-    lossless: Flag = Field(False, description="PFC keeps it from losing packets")
-    ecn: Flag = Field(False, description="its data packets are ECN-capable")
+    lossless: Flag = optional(False, description="PFC keeps it from losing packets")
+    ecn: Flag = optional(False, description="its data packets are ECN-capable")
     dscp: Annotated[int, Strict(), Field(ge=0, le=63)] = Field(FROM_PRIORITY, description="DSCP; default: 8 x priority")
-    ack_class: Text = Field("same", description="class of the ACKs of its data: same, or a name")
-    cnp: Flag = Field(False, description="carries the congestion notifications; true for exactly one class")
+    ack_class: Text = optional("same", description="class of the ACKs of its data: same, or a name")
+    cnp: Flag = optional(False, description="carries the congestion notifications; true for exactly one class")
 
     @model_validator(mode="before")
     @classmethod
@@ -119,8 +119,8 @@ def _check_classes(classes: tuple[TrafficClass, ...]) -> tuple[TrafficClass, ...
 class Trace(Table):
     """Which tables a run writes."""
 
-    interval: DurationOrOff = Field("100us", description="sampling interval of the ports table; off: no ports table")
-    tables: tuple[Literal["flows", "ports", "pauses", "drops", "packets"], ...] = Field(
+    interval: DurationOrOff = optional("100us", description="sampling interval of the ports table; off: no ports table")
+    tables: tuple[Literal["flows", "ports", "pauses", "drops", "packets"], ...] = optional(
         ("flows", "ports", "pauses", "drops"),
         description="tables to write; packets (every transmission) only on request",
     )
@@ -223,32 +223,32 @@ def _overlay_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
 class Scenario(Table):
     """One run: a fabric, its devices, its traffic and what to record."""
 
-    name: Text = Field("scenario", description="name of the run; default: the file's name")
+    name: Text = optional("scenario", description="name of the run; default: the file's name")
     seed: Annotated[int, Strict(), Field(ge=0, le=2**63 - 1)] = Field(1, description="seed of all random draws")
-    until: Duration | None = Field(
+    until: Duration | None = optional(
         None, description="the run ends here at the latest; default: when all traffic is done"
     )
-    compat: Literal["none", "ns3"] = Field(
+    compat: Literal["none", "ns3"] = optional(
         "none",
         description="ns3: rules and defaults of the HPCC family of ns-3 simulators, see docs/MODEL.md section 13",
     )
-    measure: tuple[Time, Time] | None = Field(
+    measure: tuple[Time, Time] | None = optional(
         None, description="[from, to]: only flows that start in it count in the summary; default: all"
     )
     fabric: AnyFabric = Field(description="topology")
-    frames: Frames = Field(default_factory=Frames, description="frame sizes")
-    link: LinkTable = Field(default_factory=LinkTable, description="links")
-    switch: SwitchTable = Field(default_factory=SwitchTable, description="switches")
-    nic: NicTable = Field(default_factory=NicTable, description="network adapters of the hosts")
-    classes: Annotated[tuple[TrafficClass, ...], AfterValidator(_check_classes)] = Field(
+    frames: Frames = optional(default_factory=Frames, description="frame sizes")
+    link: LinkTable = optional(default_factory=LinkTable, description="links")
+    switch: SwitchTable = optional(default_factory=SwitchTable, description="switches")
+    nic: NicTable = optional(default_factory=NicTable, description="network adapters of the hosts")
+    classes: Annotated[tuple[TrafficClass, ...], AfterValidator(_check_classes)] = optional(
         default_factory=default_classes,
         alias="class",
         description="traffic classes; default: rdma (priority 3, lossless, ECN), cnp (6) and best-effort (0)",
     )
-    workload: Annotated[tuple[AnyWorkload, ...], AfterValidator(_check_workloads)] = Field(
+    workload: Annotated[tuple[AnyWorkload, ...], AfterValidator(_check_workloads)] = optional(
         description="traffic, one or more", json_schema_extra={"minItems": 1}
     )
-    trace: Trace = Field(default_factory=Trace, description="what is recorded")
+    trace: Trace = optional(default_factory=Trace, description="what is recorded")
 
     @model_validator(mode="before")
     @classmethod

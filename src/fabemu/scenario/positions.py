@@ -1,6 +1,6 @@
 """Where each key of a TOML text stands, which TOML readers do not tell.
 
-The scanner is for texts that a TOML reader has accepted: it finds the extent of keys and values, it does not check them.
+The scanner is for texts that a TOML reader has accepted: it finds the extent of keys and values without checks.
 """
 
 from __future__ import annotations

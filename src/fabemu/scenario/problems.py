@@ -17,6 +17,7 @@ from fabemu.scenario.model import (
     default_classes,
     scenario_rules,
     with_compatibility_defaults,
+    workload_class_rules,
 )
 from fabemu.scenario.positions import Path
 from fabemu.scenario.quantity import named, shown
@@ -326,7 +327,7 @@ def _wrong_alone(error: ValidationError, data: Any) -> list[Path]:
     ]
 
 
-def _without(data: Any, paths: Sequence[Path]) -> dict[str, Any]:
+def _without(data: Any, paths: Sequence[Path]) -> Any:
     """Copy the values without some keys; elements of lists stay, because their indices matter."""
 
     def copied(value: Any, path: Path) -> Any:
@@ -337,8 +338,7 @@ def _without(data: Any, paths: Sequence[Path]) -> dict[str, Any]:
         return value
 
     removed = set(paths)
-    result: dict[str, Any] = copied(data, ())
-    return result
+    return copied(data, ())
 
 
 def _broken_rules_only(data: dict[str, Any]) -> list[Found]:
@@ -358,7 +358,7 @@ def _rules_of_valid_parts(data: dict[str, Any]) -> Iterator[Found]:
         if name in ("classes", "workload"):
             continue
         if key in filled:
-            valid, result = _validated(_part_adapter(name), filled[key])
+            valid, result = _validated(_part_adapter(name), filled[key], again=True)
             if valid:
                 parts[name] = result
         elif not info.is_required():
@@ -379,7 +379,16 @@ def _rules_of_valid_parts(data: dict[str, Any]) -> Iterator[Found]:
     elif "class" not in filled:
         parts["classes"] = default_classes()
     workloads = filled.get("workload")
-    valid_workloads = _valid_items(_part_adapter("workload"), workloads) if isinstance(workloads, list) else {}
+    valid_workloads: dict[int, Any] = {}
+    if isinstance(workloads, list):
+        valid_workloads = _valid_items(_part_adapter("workload"), workloads)
+        named_classes = {
+            index: item["class"]
+            for index, item in enumerate(workloads)
+            if isinstance(item, dict) and isinstance(item.get("class"), str)
+        }
+        for inner, message in workload_class_rules(parts.get("classes", ()), named_classes):
+            yield Found(inner, message)
     for inner, message in scenario_rules(parts, valid_workloads):
         yield Found(_file_keys(inner), message)
 
@@ -393,11 +402,20 @@ def _valid_items(adapter: TypeAdapter[Any], values: list[Any]) -> dict[int, Any]
     return items
 
 
-def _validated(adapter: TypeAdapter[Any], value: Any) -> tuple[bool, Any]:
+def _validated(adapter: TypeAdapter[Any], value: Any, *, again: bool = False) -> tuple[bool, Any]:
+    """Validate a part; `again` without the keys that break a rule, if it does not hold at first."""
     try:
         return True, adapter.validate_python(value)
-    except ValidationError:
-        return False, None
+    except ValidationError as error:
+        if not again:
+            return False, None
+        paths = [
+            (*_file_path(item["loc"], value), *inner)
+            for item in error.errors(include_url=False)
+            if item["type"] == "broken_rules"
+            for inner, _ in item["ctx"]["broken"]
+        ]
+        return _validated(adapter, _without(value, paths))
 
 
 @lru_cache(maxsize=32)
@@ -407,4 +425,5 @@ def _part_adapter(name: str) -> TypeAdapter[Any]:
     metadata: list[Any] = [] if name in ("classes", "workload") else list(info.metadata)
     if info.discriminator is not None:
         metadata.append(Field(discriminator=info.discriminator))
-    return TypeAdapter(Annotated[(info.annotation, *metadata)] if metadata else info.annotation)
+    annotation: Any = Annotated[(info.annotation, *metadata)] if metadata else info.annotation
+    return TypeAdapter(annotation)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticUndefined
 
 Broken = tuple[tuple[str | int, ...], str]
 """A broken rule: key path within the table, message."""
+
+
+def optional(default: Any = PydanticUndefined, *, description: str, **more: Any) -> Any:
+    """Declare a key that may be left out, with its default as it would be written in a file."""
+    return Field(default=default, description=description, **more)
 
 
 class Table(BaseModel):

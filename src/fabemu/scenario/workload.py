@@ -8,21 +8,23 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict, model_validator
 
 from fabemu.scenario.quantity import Count, Duration, HostSet, Load, Size, Text, Time
-from fabemu.scenario.table import Broken, Table
+from fabemu.scenario.table import Broken, Table, optional
 from fabemu.units import format_time
 
 
 class _Workload(Table):
     """What all workloads have in common."""
 
-    label: Text | None = Field(None, description="name in the traces; default: the kind, numbered if there are several")
-    class_name: Text | None = Field(
+    label: Text | None = optional(
+        None, description="name in the traces; default: the kind, numbered if there are several"
+    )
+    class_name: Text | None = optional(
         None,
         alias="class",
         description="traffic class; default: the lossless class of highest priority that does not carry CNPs",
     )
-    start: Time = Field("0us", description="the workload begins")
-    stop: Time | None = Field(None, description="no flow starts at this time or later")
+    start: Time = optional("0us", description="the workload begins")
+    stop: Time | None = optional(None, description="no flow starts at this time or later")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -36,11 +38,11 @@ class Flow(Table):
     src: Text = Field(description="sending host")
     dst: Text = Field(description="receiving host")
     size: Size = Field(description="payload; 0B is one frame without payload")
-    start: Time = Field("0us", description="time after the workload's start")
+    start: Time = optional("0us", description="time after the workload's start")
     sport: Annotated[int, Strict(), Field(ge=0, le=65535)] | None = Field(
         None, description="UDP source port; default: hashed into 49152-65535"
     )
-    qp: Text | None = Field(
+    qp: Text | None = optional(
         None,
         description="flows of one src, dst and class with the same name share a QP, in order; default: one of its own",
     )
@@ -77,7 +79,7 @@ class FlowFile(_Workload):
 class _Spread(_Workload):
     """A workload over a set of hosts."""
 
-    hosts: HostSet = Field("all", description="hosts that take part")
+    hosts: HostSet = optional("all", description="hosts that take part")
 
 
 class Poisson(_Spread):
@@ -85,22 +87,22 @@ class Poisson(_Spread):
 
     kind: Literal["poisson"] = "poisson"
     load: Load = Field(description="offered payload rate of each sender as a share of its link rate")
-    sizes: Text = Field("WebSearch", description="flow-size distribution: a name that is shipped, or a file")
-    sources: HostSet | None = Field(None, description="senders, if not hosts")
-    destinations: HostSet | None = Field(None, description="receivers, if not hosts")
+    sizes: Text = optional("WebSearch", description="flow-size distribution: a name that is shipped, or a file")
+    sources: HostSet | None = optional(None, description="senders, if not hosts")
+    destinations: HostSet | None = optional(None, description="receivers, if not hosts")
 
 
 class Incast(_Workload):
     """Many senders to one receiver at the same time, in waves."""
 
     kind: Literal["incast"] = "incast"
-    receiver: Text | None = Field(None, description="the receiving host; or give receivers")
-    receivers: HostSet | None = Field(None, description="several receivers, each with its own senders")
-    fan_in: Count | None = Field(None, description="how many senders, drawn for each wave; or give senders")
-    senders: HostSet | None = Field(None, description="the sending hosts; or give fan_in")
+    receiver: Text | None = optional(None, description="the receiving host; or give receivers")
+    receivers: HostSet | None = optional(None, description="several receivers, each with its own senders")
+    fan_in: Count | None = optional(None, description="how many senders, drawn for each wave; or give senders")
+    senders: HostSet | None = optional(None, description="the sending hosts; or give fan_in")
     size: Size = Field(description="payload of each message")
-    waves: Count = Field(1, description="how many times")
-    period: Duration = Field("100us", description="from one wave to the next")
+    waves: Count = optional(1, description="how many times")
+    period: Duration = optional("100us", description="from one wave to the next")
 
     @model_validator(mode="before")
     @classmethod
@@ -137,8 +139,8 @@ class Permutation(_Spread):
 
     kind: Literal["permutation"] = "permutation"
     size: Size = Field(description="payload of each message")
-    count: Count = Field(1, description="messages of each host, one after another on one QP")
-    pattern: Literal["random", "shift"] = Field(
+    count: Count = optional(1, description="messages of each host, one after another on one QP")
+    pattern: Literal["random", "shift"] = optional(
         "random", description="random: drawn from the seed; shift: host i to i + shift"
     )
     shift: Annotated[int, Strict(), Field(ge=1)] = Field(1, description="of pattern = shift")
@@ -149,8 +151,8 @@ class AllToAll(_Spread):
 
     kind: Literal["all-to-all"] = "all-to-all"
     size: Size = Field(description="payload from each host to each other one")
-    order: Literal["shifted"] = Field("shifted", description="in step i a host sends to its i-th successor")
-    mode: Literal["parallel", "sequential"] = Field(
+    order: Literal["shifted"] = optional("shifted", description="in step i a host sends to its i-th successor")
+    mode: Literal["parallel", "sequential"] = optional(
         "parallel", description="parallel: all at once; sequential: a step begins when the send before it is done"
     )
 

@@ -1,0 +1,71 @@
+"""fabemu: packet-level emulator of lossless Ethernet fabrics.
+
+``run = fabemu.run("scenario.toml")`` simulates, ``fabemu.load("websearch.run")`` opens what a run left; both give a
+`Run` with ``flows``, ``ports``, ``pauses`` and ``drops`` as Arrow tables. ``fabemu.prepare(...)`` gives a `Simulation`
+to be stepped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fabemu.errors import EngineFault, FabemuError, InputError, MachineError, OutputError, ScenarioError
+    from fabemu.result import Run, load
+    from fabemu.scenario import Scenario, load_scenario, scenario_from_dict
+    from fabemu.simulate import Simulation, Snapshot, prepare, run
+
+__all__ = [
+    "EngineFault",
+    "FabemuError",
+    "InputError",
+    "MachineError",
+    "OutputError",
+    "Run",
+    "Scenario",
+    "ScenarioError",
+    "Simulation",
+    "Snapshot",
+    "load",
+    "load_scenario",
+    "prepare",
+    "run",
+    "scenario_from_dict",
+]
+
+# Importing the package stays cheap: each name brings in its module when it is first used.
+_HOMES = {
+    "EngineFault": "errors",
+    "FabemuError": "errors",
+    "InputError": "errors",
+    "MachineError": "errors",
+    "OutputError": "errors",
+    "Run": "result",
+    "Scenario": "scenario",
+    "ScenarioError": "errors",
+    "Simulation": "simulate",
+    "Snapshot": "simulate",
+    "load": "result",
+    "load_scenario": "scenario",
+    "prepare": "simulate",
+    "run": "simulate",
+    "scenario_from_dict": "scenario",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "__version__":
+        from importlib import metadata
+
+        return metadata.version("fabemu")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fabemu' has no attribute {name!r}")
+    value = getattr(import_module(f"fabemu.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

@@ -1,0 +1,1 @@
+"""Figures from the trace tables: completion times, pauses, utilisation. Takes Arrow tables, gives plain values."""

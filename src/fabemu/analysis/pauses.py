@@ -1,0 +1,122 @@
+"""Pauses: who paused most, and which egress port a storm of pauses goes back to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from fabemu.trace import NONE, dictionary_column, integer_column
+
+COLUMNS = ("xoff_ps", "start_ps", "end_ps", "port", "paused_port", "class", "end", "egress_port")
+"""Columns of the pauses table that are needed here."""
+
+
+@dataclass(frozen=True)
+class PauseTotal:
+    """All pauses of a run together."""
+
+    count: int
+    paused_ps: int  # sum over pauses
+    longest_ps: int
+    by_end: dict[str, int]  # count by how they ended
+
+
+@dataclass(frozen=True)
+class PausingPort:
+    """Pauses by one port, for one class, or pauses that go back to one egress port."""
+
+    port: str
+    class_name: str
+    count: int
+    paused_ps: int
+    longest_ps: int
+
+
+def total(pauses: pa.Table) -> PauseTotal:
+    """Count, time and ends of all pauses."""
+    length_ps = _lengths(pauses)
+    end, names = dictionary_column(pauses, "end")
+    return PauseTotal(
+        count=len(length_ps),
+        paused_ps=int(length_ps.sum()),
+        longest_ps=int(length_ps.max(initial=0)),
+        by_end={name: int(np.count_nonzero(end == index)) for index, name in enumerate(names)},
+    )
+
+
+def pausing_ports(pauses: pa.Table, limit: int = 10) -> list[PausingPort]:
+    """Ports that paused their peers, those with the most paused time first."""
+    port, port_names = dictionary_column(pauses, "port")
+    return _ranked(pauses, port, port_names, limit)
+
+
+def root_egress_ports(pauses: pa.Table, limit: int = 10) -> list[PausingPort]:
+    """Egress ports that the pauses go back to, those with the most paused time first.
+
+    A pause is caused by the egress port that most of the bytes waited for. If that port was itself paused at the time,
+    the cause is that other pause, and so on: the root is the first egress port that was not paused.
+    """
+    egress, names = dictionary_column(pauses, "egress_port")
+    return _ranked(pauses, egress[roots(pauses)] if len(egress) else egress, names, limit)
+
+
+def roots(pauses: pa.Table) -> np.ndarray:
+    """(rows,) row number of the pause at the root of each pause; its own where nothing is behind it."""
+    xoff_ps = integer_column(pauses, "xoff_ps")
+    start_ps, end_ps = integer_column(pauses, "start_ps"), integer_column(pauses, "end_ps", 2**62)
+    egress, _ = dictionary_column(pauses, "egress_port")
+    paused, _ = dictionary_column(pauses, "paused_port")
+    class_id, class_names = dictionary_column(pauses, "class")
+    count = len(xoff_ps)
+    parent = np.arange(count)
+    if count == 0:
+        return parent
+    # Pauses of one (paused port, class) do not overlap: the one that may cover a time is the last that started by then.
+    classes = max(len(class_names), 1)
+    started = np.flatnonzero(start_ps != NONE)
+    key = paused[started] * classes + class_id[started]
+    order = started[np.lexsort((start_ps[started], key))]
+    sorted_key = paused[order] * classes + class_id[order]
+    first = np.searchsorted(sorted_key, np.arange(int(max(paused.max(), egress.max()) + 1) * classes + 1))
+    for row in np.flatnonzero(egress != NONE):
+        wanted = egress[row] * classes + class_id[row]
+        low, high = first[wanted], first[wanted + 1]
+        place = low + np.searchsorted(start_ps[order[low:high]], xoff_ps[row], side="right") - 1
+        # A pause was decided before it took effect, so a cause is always older: no circles.
+        if place >= low and end_ps[order[place]] > xoff_ps[row] and xoff_ps[order[place]] < xoff_ps[row]:
+            parent[row] = order[place]
+    while True:
+        further = parent[parent]
+        if np.array_equal(further, parent):
+            return parent
+        parent = further
+
+
+def _lengths(pauses: pa.Table) -> np.ndarray:
+    start_ps, end_ps = integer_column(pauses, "start_ps"), integer_column(pauses, "end_ps")
+    return np.where((start_ps != NONE) & (end_ps != NONE), np.maximum(end_ps - start_ps, 0), 0)
+
+
+def _ranked(pauses: pa.Table, port: np.ndarray, port_names: list[str], limit: int) -> list[PausingPort]:
+    class_id, class_names = dictionary_column(pauses, "class")
+    known = port != NONE
+    length_ps = _lengths(pauses)[known]
+    classes = max(len(class_names), 1)
+    keys, place = np.unique(port[known] * classes + class_id[known], return_inverse=True)
+    count = np.bincount(place, minlength=len(keys))
+    paused_ps, longest_ps = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    np.add.at(paused_ps, place, length_ps)
+    np.maximum.at(longest_ps, place, length_ps)
+    order = np.lexsort((keys, -count, -paused_ps))[:limit]
+    return [
+        PausingPort(
+            port=port_names[int(keys[index]) // classes],
+            class_name=class_names[int(keys[index]) % classes],
+            count=int(count[index]),
+            paused_ps=int(paused_ps[index]),
+            longest_ps=int(longest_ps[index]),
+        )
+        for index in order
+    ]

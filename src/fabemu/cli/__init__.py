@@ -1,0 +1,164 @@
+"""The ``fabemu`` command: subcommands, and what each error says and exits with.
+
+Exit codes: 0 fine; 1 it ran, but messages failed or stayed unfinished without being asked to; 2 the input is wrong or
+the output cannot be written; 3 a fault in fabemu; 5 the machine failed; 130 or 143 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+EXIT_FINE, EXIT_UNFINISHED, EXIT_INPUT, EXIT_FAULT, EXIT_MACHINE = 0, 1, 2, 3, 5
+EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+
+# Module and one line of help of each subcommand; the module is imported when the subcommand is used.
+_COMMANDS = {
+    "check": ("fabemu.cli.check", "Validate a scenario and say what it would simulate."),
+    "import": ("fabemu.cli.import_", "Turn the files of other simulators into scenarios."),
+    "run": ("fabemu.cli.run", "Simulate a scenario and write its traces."),
+    "schema": ("fabemu.cli.schema", "Print the JSON schema of scenario files, for editors."),
+}
+
+
+class _Group(click.Group):
+    """Imports a subcommand only when it is used, so that the command starts fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the subcommands."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand, imported now."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand that the arguments name, or an error with the nearest ones."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], _COMMANDS, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; the commands are {', '.join(sorted(_COMMANDS))}"
+            if os.path.isfile(args[0]):
+                hint = f"; did you mean 'fabemu run {args[0]}'?"
+            ctx.fail(f"no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from fabemu.simulate import version
+
+        click.echo(f"fabemu {version()}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 fine, 1 messages failed or unfinished, 2 wrong input or output, 3 fault in fabemu, "
+    "5 machine failed (disk full, out of memory), 130/143 interrupted.",
+)
+@click.option(
+    "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."
+)
+def command() -> None:
+    """Emulate lossless Ethernet fabrics packet by packet.
+
+    \b
+    Examples:
+      fabemu run scenario.toml
+      fabemu run scenario.toml --set switch.ecn.kmin=200KB --seed 7 -o out
+      fabemu check scenario.toml
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit the process.
+
+    Parameters
+    ----------
+    arguments
+        Instead of those of the process.
+    """
+    code = EXIT_FINE
+    try:
+        code = _guarded(arguments)
+        sys.stdout.flush()
+    except OSError as error:
+        code = _output_failed(error, code)
+    sys.exit(code)
+
+
+def _guarded(arguments: Sequence[str] | None) -> int:
+    """Run, and turn every error into a line on stderr and an exit code."""
+    from fabemu.errors import EngineFault, FabemuError, MachineError
+
+    try:
+        result = command.main(
+            args=list(arguments) if arguments is not None else None, prog_name="fabemu", standalone_mode=False
+        )
+        return result if isinstance(result, int) else EXIT_FINE
+    except click.ClickException as error:
+        error.show()
+        return EXIT_INPUT
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", EXIT_INTERRUPTED)
+    except Terminated:
+        return _say("terminated", EXIT_TERMINATED)
+    except EngineFault as error:
+        return _say(f"fault in fabemu: {error}", EXIT_FAULT)
+    except MachineError as error:
+        return _say(str(error), EXIT_MACHINE)
+    except FabemuError as error:
+        return _say(str(error), EXIT_INPUT)
+    except MemoryError:
+        return _say("out of memory", EXIT_MACHINE)
+    except OSError:
+        raise  # of stdout: see main
+    except Exception as error:
+        if os.environ.get("FABEMU_TRACEBACK"):
+            raise
+        text = f"fault in fabemu: {type(error).__name__}: {error}; FABEMU_TRACEBACK=1 shows where"
+        return _say(text, EXIT_FAULT)
+
+
+class Terminated(Exception):  # noqa: N818
+    """SIGTERM came before the run had begun."""
+
+
+def _say(message: str, code: int) -> int:
+    # An error of several lines, one per problem, gets one prefix per line.
+    for line in message.splitlines() or [""]:
+        click.echo(f"error: {line}", err=True)
+    return code
+
+
+def _output_failed(error: OSError, code: int) -> int:
+    """Standard output, or the machine, gave up."""
+    if error.errno in (errno.EPIPE, errno.ESHUTDOWN):
+        # The reader has seen enough. Point stdout elsewhere, or the interpreter complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    where = f"{error.filename}: " if error.filename else "standard output: "
+    return _say(f"{where}{error.strerror or error}", EXIT_MACHINE)

@@ -1,0 +1,179 @@
+"""``fabemu run``: simulate a scenario."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli.signals import Signals
+
+if TYPE_CHECKING:
+    from fabemu.compile import Compiled
+    from fabemu.result import Run
+    from fabemu.scenario import Scenario
+
+_LEVELS = ("off", "flows", "default", "packets")  # the keys of simulate.TRACE_LEVELS, without its import
+
+
+def _one_thread(_: click.Context, __: click.Parameter, value: int) -> int:
+    if value != 1:
+        raise click.BadParameter(
+            "this version runs on one thread: only 1 is accepted; results never depend on the number"
+        )
+    return value
+
+
+@click.command("run")
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Run directory.  [default: ./NAME.run]")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
+)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
+@click.option("--until", metavar="TIME", help="End the run at this simulated time, such as 2ms.")
+@click.option("--threads", type=int, default=1, show_default=True, callback=_one_thread, help="Worker threads.")
+@click.option("--trace", "level", type=click.Choice(_LEVELS), help="Tables to write.  [default: as the scenario says]")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+@click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
+@click.option("--force", is_flag=True, help="Replace the run that the run directory holds.")
+@click.pass_context
+def command(
+    context: click.Context,
+    scenario: Path,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    until: str | None,
+    threads: int,
+    level: str | None,
+    as_json: bool,
+    quiet: bool,
+    force: bool,
+) -> int:
+    """Simulate SCENARIO (a TOML file), write a run directory, and print a summary.
+
+    Ctrl-C or SIGTERM ends the run in good order: the tables written so far stay readable.
+
+    \b
+    Examples:
+      fabemu run scenario.toml
+      fabemu run scenario.toml -o out --seed 7 --until 2ms
+      fabemu run scenario.toml --set workload.0.load=0.8 --json | jq .summary
+    """
+    from fabemu.run_directory import default_directory
+
+    with Signals() as signals:
+        loaded, compiled = load(scenario, overrides, seed=seed, until=until, level=level)
+        for warning in compiled.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        if not quiet:
+            click.echo(f"simulating {loaded.name}: {facts(compiled)}", err=True)
+        directory = output if output is not None else default_directory(loaded.name)
+        result = _simulate(
+            loaded, compiled, directory, force=force, base_dir=scenario.parent, quiet=quiet, signals=signals
+        )
+    summary = result.summary()
+    if as_json:
+        click.echo(json.dumps(summary.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        summary.show(sys.stdout)
+    if signals.exit_code is not None and result.info["status"] == "interrupted":
+        click.echo(f"interrupted; what was written so far is in {directory}", err=True)
+        return signals.exit_code
+    return _verdict(result)
+
+
+def load(
+    path: Path,
+    overrides: tuple[str, ...] = (),
+    *,
+    seed: int | None = None,
+    until: str | None = None,
+    level: str | None = None,
+) -> tuple[Scenario, Compiled]:
+    """Scenario and plan of a file, changed by options.
+
+    Raises
+    ------
+    ScenarioError, InputError
+        If anything about them is wrong; problems name the option that the user typed.
+    """
+    from fabemu.compile import compile_plan
+    from fabemu.errors import ScenarioError
+    from fabemu.scenario import load_scenario
+    from fabemu.simulate import trace_overrides
+
+    typed = {f"--set {text}": f"--set {text}" for text in overrides}
+    changes = list(overrides)
+    if seed is not None:
+        changes.append(f"seed={seed}")
+        typed[f"--set seed={seed}"] = f"--seed {seed}"
+    if until is not None:
+        # Quoted as TOML wants it, so that "5" is a text without a unit and not a number.
+        text = f"until={json.dumps(until)}"
+        changes.append(text)
+        typed[f"--set {text}"] = f"--until {until}"
+    for text in trace_overrides(level):
+        changes.append(text)
+        typed[f"--set {text}"] = f"--trace {level}"
+    try:
+        scenario = load_scenario(path, changes)
+    except ScenarioError as error:
+        from dataclasses import replace
+
+        raise ScenarioError(
+            replace(problem, where=typed.get(problem.where, problem.where)) for problem in error.problems
+        ) from error
+    return scenario, compile_plan(scenario, base_dir=path.parent)
+
+
+def facts(compiled: Compiled) -> str:
+    """What is to be simulated, in one line."""
+    from fabemu.plan import FOREVER_PS, OP_SEND
+    from fabemu.report import bytes_text, time_text
+
+    plan = compiled.plan
+    sends = plan.op_kind == OP_SEND
+    size = float(plan.op_bytes[sends].sum(dtype=float))
+    until = time_text(plan.until_ps) if plan.until_ps < FOREVER_PS else "until all is done"
+    return (
+        f"{plan.host_count:,} hosts, {plan.node_count - plan.host_count:,} switches, {plan.port_count // 2:,} cables; "
+        f"{int(sends.sum()):,} messages, {bytes_text(size)}; seed {plan.seed}; {until}"
+    )
+
+
+def _simulate(
+    scenario: Scenario,
+    compiled: Compiled,
+    directory: Path,
+    *,
+    force: bool,
+    base_dir: Path,
+    quiet: bool,
+    signals: Signals,
+) -> Run:
+    from fabemu.cli.progress import progress_bar
+    from fabemu.simulate import Simulation
+
+    simulation = Simulation(scenario, compiled, output=directory, force=force, base_dir=base_dir)
+    signals.stop_with(simulation.stop)
+    with progress_bar(sys.stderr, quiet=quiet) as show:
+        return simulation.run(show)
+
+
+def _verdict(result: Run) -> int:
+    """Exit code of a run that came to its end."""
+    messages = result.info["messages"]
+    left = messages["unfinished"] + messages["not_run"]
+    # `until` asks for an end with messages on their way; a fabric that ran dry with messages left has stalled.
+    stalled = left if result.info["ended_by"] == "drained" else 0
+    if messages["failed"]:
+        click.echo(f"error: {messages['failed']:,} messages failed: their queue pairs ran out of retries", err=True)
+    if stalled:
+        click.echo(f"error: {stalled:,} messages did not finish and nothing moves any more", err=True)
+    return EXIT_UNFINISHED if messages["failed"] or stalled else EXIT_FINE

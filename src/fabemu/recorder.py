@@ -1,0 +1,252 @@
+"""Engine records to trace rows: ids stay numbers, derived columns are added, rows go to the table writers.
+
+Holds one batch per table and one flag per operation, whatever the length of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from fabemu.plan import FOREVER_PS, OP_SEND, Plan
+from fabemu.trace import FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
+
+_NOT_RUN, _POSTED, _DONE, _FAILED = range(4)  # `status` of Engine.ops()
+
+_STATUS_OF_ENGINE = np.array(
+    [FLOW_STATUSES.index(name) for name in ("not_run", "unfinished", "done", "failed")], dtype=np.int8
+)
+_KIND_DATA, _KIND_PFC = PACKET_KINDS.index("data"), PACKET_KINDS.index("pfc")
+_FLAG_MARKED, _FLAG_FIRST, _FLAG_LAST, _FLAG_ECHO = 1, 2, 4, 8
+
+
+class _Operations(Protocol):
+    """What the recorder asks of an engine."""
+
+    def ops(self) -> Mapping[str, np.ndarray]:
+        """See the engine."""
+        ...
+
+
+class Recorder:
+    """Writes the tables of one run.
+
+    Parameters
+    ----------
+    directory
+        Run directory.
+    tables
+        Tables to write.
+    plan
+        What is simulated.
+    names
+        Names behind its numbers.
+    op_label, op_measured, op_ideal_ps
+        (O,) workload number, whether the summary counts the operation, and ideal completion time (-1: unknown).
+    provenance
+        Entries for the schema metadata.
+
+    Raises
+    ------
+    MachineError
+        From every method, if a table cannot be written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        tables: Collection[str],
+        plan: Plan,
+        names: TraceNames,
+        op_label: np.ndarray,
+        op_measured: np.ndarray,
+        op_ideal_ps: np.ndarray,
+        provenance: Mapping[str, str],
+    ) -> None:
+        """Create the tables."""
+        self._plan = plan
+        self._op_label = op_label
+        self._op_measured = op_measured
+        self._op_ideal_ps = op_ideal_ps
+        self._peer_node = plan.port_node[plan.port_peer] if plan.port_count else plan.port_node
+        self._ended: list[np.ndarray] = []
+        self._ended_count = 0
+        # Every look at the engine copies the state of all operations: some twenty looks per run at most.
+        self._ended_limit = max(TABLES["flows"].batch_rows, plan.op_count // 20)
+        self._written = np.zeros(plan.op_count, dtype=np.bool_)
+        dictionaries = names.dictionaries()
+        self._writers: dict[str, TableWriter] = {}
+        try:
+            for table in TABLES:
+                if table in tables:
+                    self._writers[table] = TableWriter(directory, table, dictionaries, provenance)
+        except BaseException:
+            self.abandon()
+            raise
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows written so far, by table."""
+        return {table: writer.rows for table, writer in self._writers.items()}
+
+    def record(self, records: Mapping[str, np.ndarray], engine: _Operations) -> None:
+        """Take what `Engine.drain` gave."""
+        for table, convert in (
+            ("ports", self._ports),
+            ("pauses", self._pauses),
+            ("drops", self._drops),
+            ("packets", self._packets),
+        ):
+            rows = records.get(table)
+            if table in self._writers and rows is not None and len(rows):
+                self._writers[table].append(convert(rows))
+        ended = records.get("flows")
+        if "flows" in self._writers and ended is not None and len(ended):
+            self._ended.append(np.array(ended["op"], dtype=np.int64))
+            self._ended_count += len(ended)
+            if self._ended_count >= self._ended_limit:
+                self._write_ended(engine)
+
+    def close(self, engine: _Operations) -> None:
+        """Write the messages that did not end, and the footers."""
+        if "flows" in self._writers:
+            self._write_ended(engine)
+            rest = np.flatnonzero(~self._written & (self._plan.op_kind == OP_SEND))
+            state = engine.ops()
+            step = TABLES["flows"].batch_rows
+            for first in range(0, len(rest), step):
+                self._writers["flows"].append(self._flows(rest[first : first + step], state))
+        for writer in self._writers.values():
+            writer.close()
+
+    def abandon(self) -> None:
+        """Let go of all files after a failure."""
+        for writer in self._writers.values():
+            writer.abandon()
+
+    def _write_ended(self, engine: _Operations) -> None:
+        if not self._ended:
+            return
+        ended = np.concatenate(self._ended)
+        self._ended, self._ended_count = [], 0
+        self._written[ended] = True
+        self._writers["flows"].append(self._flows(ended, engine.ops()))
+
+    def _flows(self, op: np.ndarray, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        plan = self._plan
+        qp = plan.op_qp[op]
+        posted_ps, delivered_ps = state["posted_ps"][op], state["delivered_ps"][op]
+        delivered = (delivered_ps >= 0) & (posted_ps >= 0)
+        ideal_ps = np.where(self._op_ideal_ps[op] >= FOREVER_PS, NONE, self._op_ideal_ps[op])
+        fct_ps = np.where(delivered, delivered_ps - posted_ps, NONE)
+        slowdown = np.full(len(op), np.nan)
+        np.divide(fct_ps, ideal_ps, out=slowdown, where=delivered & (ideal_ps > 0))
+        return {
+            "op": op,
+            "label": self._op_label[op],
+            "src": plan.qp_src[qp],
+            "dst": plan.qp_dst[qp],
+            "qp": qp,
+            "class": plan.qp_class[qp],
+            "bytes": plan.op_bytes[op],
+            "start_ps": plan.op_start_ps[op],
+            "posted_ps": posted_ps,
+            "first_sent_ps": state["first_sent_ps"][op],
+            "receiver_done_ps": delivered_ps,
+            "sender_done_ps": state["done_ps"][op],
+            "fct_ps": fct_ps,
+            "ideal_ps": ideal_ps,
+            "slowdown": slowdown,
+            "packets": state["packets"][op],
+            "retransmissions": state["retransmissions"][op],
+            "cnps": state["cnps"][op],
+            "marks": state["marks"][op],
+            "measured": self._op_measured[op],
+            "status": _STATUS_OF_ENGINE[state["status"][op]],
+        }
+
+    def _ports(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        port = rows["port"]
+        length_ps = (rows["end_ps"] - rows["start_ps"]).astype(np.float64)
+        # Wire time in ps = bytes x 8e12 / rate; an interval of no length carries nothing.
+        busy_ps = rows["wire_bytes"] * 8e12 / self._plan.port_rate_bps[port]
+        zero = np.zeros(len(rows))
+        return {
+            "start_ps": rows["start_ps"],
+            "end_ps": rows["end_ps"],
+            "node": self._plan.port_node[port],
+            "port": port,
+            "peer": self._peer_node[port],
+            "class": rows["class"],
+            "bytes": rows["tx_bytes"],
+            "frames": rows["tx_frames"],
+            "utilisation": np.divide(busy_ps, length_ps, out=zero.copy(), where=length_ps > 0),
+            "queue_mean_bytes": np.divide(rows["queue_byte_ps"], length_ps, out=zero.copy(), where=length_ps > 0),
+            "queue_max_bytes": rows["queue_max_bytes"],
+            "paused_ps": rows["paused_ps"],
+            "xoff_sent": rows["xoff_sent"],
+            "xoff_received": rows["xoff_received"],
+            "marks": rows["marks"],
+            "drops": rows["drops"],
+        }
+
+    def _pauses(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        port = rows["port"]
+        return {
+            "xoff_ps": rows["xoff_ps"],
+            "sent_ps": rows["sent_ps"],
+            "start_ps": rows["start_ps"],
+            "xon_ps": rows["xon_ps"],
+            "end_ps": rows["end_ps"],
+            "switch": self._plan.port_node[port],
+            "port": port,
+            "paused_node": self._peer_node[port],
+            "paused_port": self._plan.port_peer[port],
+            "class": rows["class"],
+            "end": rows["end"],
+            "ingress_bytes": rows["ingress_bytes"],
+            "headroom_bytes": rows["headroom_bytes"],
+            "threshold_bytes": rows["threshold_bytes"],
+            "egress_port": rows["egress_port"],
+        }
+
+    def _drops(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        qp = rows["qp"]
+        forward = rows["kind"] == _KIND_DATA
+        src, dst = self._plan.qp_src[qp], self._plan.qp_dst[qp]
+        return {
+            "time_ps": rows["time_ps"],
+            "node": rows["node"],
+            "ingress_port": rows["ingress_port"],
+            "egress_port": rows["egress_port"],
+            "class": rows["class"],
+            "cause": rows["cause"],
+            "kind": rows["kind"],
+            "qp": qp,
+            "src": np.where(forward, src, dst),  # ACK, NAK and CNP travel from the receiver to the sender
+            "dst": np.where(forward, dst, src),
+            "psn": rows["psn"],
+            "frame_bytes": rows["frame_bytes"],
+        }
+
+    def _packets(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        is_pfc = rows["kind"] == _KIND_PFC
+        flags = rows["flags"]
+        return {
+            "time_ps": rows["time_ps"],
+            "node": self._plan.port_node[rows["port"]],
+            "port": rows["port"],
+            "kind": rows["kind"],
+            "class": rows["class"],
+            "qp": np.where(is_pfc, NONE, rows["qp"]),
+            "psn": np.where(is_pfc, NONE, rows["psn"]),
+            "xoff_mask": np.where(is_pfc, rows["psn"], NONE),
+            "frame_bytes": rows["frame_bytes"],
+            "marked": flags & _FLAG_MARKED != 0,
+            "first": flags & _FLAG_FIRST != 0,
+            "last": flags & _FLAG_LAST != 0,
+            "echo": flags & _FLAG_ECHO != 0,
+        }

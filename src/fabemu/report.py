@@ -1,0 +1,302 @@
+"""The summary of a run: one structure, shown as text to people and as JSON to machines."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+from fabemu.analysis import fct, pauses, utilisation
+from fabemu.analysis.pauses import PauseTotal, PausingPort
+from fabemu.errors import InputError
+from fabemu.result import Run
+from fabemu.run_directory import plain
+from fabemu.trace import read_table, table_path
+
+BUSIEST = 5
+"""How many links, pausing ports and root ports the summary names."""
+
+_DROP_CAUSES = ("headroom_full", "shared_full", "egress_full", "no_route")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run came to. ``str`` gives the text, `to_dict` what ``--json`` prints."""
+
+    directory: str
+    info: dict[str, Any]  # run.json
+    sizes: list[fct.Distribution] = field(default_factory=list)  # all messages, then by size class
+    labels: list[fct.Distribution] = field(default_factory=list)  # by workload
+    pauses: PauseTotal | None = None  # None: no such table
+    pausing_ports: list[PausingPort] = field(default_factory=list)
+    root_egress_ports: list[PausingPort] = field(default_factory=list)
+    busiest_links: list[utilisation.LinkLoad] = field(default_factory=list)
+    retransmissions: int | None = None
+    cnps: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; infinite and missing figures are null."""
+        summary = {key: value for key, value in asdict(self).items() if key not in ("info", "directory")}
+        return plain({"directory": self.directory, **self.info, "summary": summary})
+
+    def __str__(self) -> str:
+        """As plain text."""
+        return "\n".join(_text(section) for section in _sections(self))
+
+    def show(self, stream: IO[str]) -> None:
+        """Print to a stream: in colour if it is a terminal and NO_COLOR is not set, else as plain text."""
+        if stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+            _show_rich(self, stream)
+        else:
+            stream.write(f"{self}\n")
+
+
+def summarise(run: Run) -> Summary:
+    """Work out the summary of a run from what it left, table by table."""
+    end_ps = run.info.get("simulated_ps")
+    found: dict[str, Any] = {}
+    flows = _table(run, "flows", (*fct.COLUMNS, "retransmissions", "cnps"))
+    if flows is not None:
+        found["sizes"] = fct.by_size(flows, end_ps)
+        found["labels"] = fct.by_label(flows, end_ps)
+        found["retransmissions"] = _sum(flows, "retransmissions")
+        found["cnps"] = _sum(flows, "cnps")
+    paused = _table(run, "pauses", pauses.COLUMNS)
+    if paused is not None:
+        found["pauses"] = pauses.total(paused)
+        found["pausing_ports"] = pauses.pausing_ports(paused, BUSIEST)
+        found["root_egress_ports"] = pauses.root_egress_ports(paused, BUSIEST)
+    ports = _table(run, "ports", utilisation.COLUMNS)
+    if ports is not None:
+        found["busiest_links"] = utilisation.busiest_links(ports, end_ps, BUSIEST)
+    return Summary(directory=str(run.directory), info=run.info, **found)
+
+
+def time_text(time_ps: float) -> str:
+    """A time to four figures in the unit that suits it; ``inf`` for one that never came."""
+    if math.isnan(time_ps):
+        return "-"
+    if math.isinf(time_ps):
+        return "inf"
+    return _scaled(time_ps, ((1e12, "s"), (1e9, "ms"), (1e6, "us"), (1e3, "ns"), (1, "ps")))
+
+
+def bytes_text(size_bytes: float) -> str:
+    """A size to four figures, decimal units."""
+    return _scaled(size_bytes, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1, "B")))
+
+
+def count_text(value: float) -> str:
+    """A count: with thousands separators up to ten million, then to four figures."""
+    if abs(value) < 1e7:
+        return f"{value:,.0f}"
+    return _scaled(value, ((1e12, "T"), (1e9, "G"), (1e6, "M")))
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    for factor, unit in units:
+        if abs(value) >= factor or factor == units[-1][0]:
+            figure = value / factor
+            digits = 0 if factor == 1 else max(0, 3 - int(math.log10(max(abs(figure), 1))))
+            return f"{figure:.{digits}f} {unit}"
+    return str(value)
+
+
+def _ratio_text(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return "inf" if math.isinf(value) else f"{value:.2f}"
+
+
+def _share_text(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _table(run: Run, name: str, columns: Sequence[str]):
+    """A table if the run has it; a table that was cut off before its first row counts as not there."""
+    try:
+        return read_table(table_path(run.directory, name), columns)
+    except InputError:
+        return None
+
+
+def _sum(table: Any, column: str) -> int:
+    import pyarrow.compute as pc
+
+    return pc.sum(table.column(column)).as_py() or 0
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A heading with either a table (columns and rows of text) or lines."""
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: Sequence[tuple[str, ...]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    alarm: bool = False
+
+
+def _sections(summary: Summary) -> list[_Section]:
+    sections = [_head(summary)]
+    if summary.sizes and summary.sizes[0].count:
+        sections.append(_times("completion time", "size", summary.sizes, lambda group: group.fct_ps, time_text))
+        sections.append(
+            _times(
+                "slowdown (completion time / ideal)", "size", summary.sizes, lambda group: group.slowdown, _ratio_text
+            )
+        )
+        if len(summary.labels) > 1:
+            sections.append(
+                _times("completion time by workload", "workload", summary.labels, lambda group: group.fct_ps, time_text)
+            )
+    sections.append(_counts(summary))
+    if summary.pausing_ports:
+        sections.append(_pausing("ports that paused their peers most", summary.pausing_ports))
+        sections.append(_pausing("egress ports at the root of the pauses", summary.root_egress_ports))
+    if summary.busiest_links:
+        rows = [
+            (
+                f"{link.port}",
+                f"{link.node} -> {link.peer}",
+                _share_text(link.mean_utilisation),
+                _share_text(link.peak_utilisation),
+                bytes_text(link.bytes),
+                bytes_text(link.queue_max_bytes),
+                time_text(link.paused_ps),
+            )
+            for link in summary.busiest_links
+        ]
+        columns = ("port", "link", "mean", "peak", "sent", "longest queue", "paused")
+        sections.append(_Section("busiest links", columns, rows))
+    sections.append(_checks(summary))
+    sections.append(_foot(summary))
+    return sections
+
+
+def _head(summary: Summary) -> _Section:
+    info = summary.info
+    status = info.get("status", "unknown")
+    lines = []
+    if status == "running":
+        lines.append("the run is still going on, or was killed: the tables hold what was written so far")
+    if "error" in info:
+        lines.append(str(info["error"]))
+    if "simulated_ps" in info:
+        messages = info.get("messages", {})
+        text = f"{messages.get('done', 0):,} of {messages.get('count', 0):,} messages done"
+        others = [f"{messages[key]:,} {word}" for key, word in _NOT_DONE if messages.get(key)]
+        lines.append(f"simulated {time_text(info['simulated_ps'])}; {', '.join([text, *others])}")
+    lines.extend(f"warning: {warning}" for warning in info.get("warnings", []))
+    return _Section(f"{info.get('name', summary.directory)}: {status}", lines=lines, alarm=status != "finished")
+
+
+_NOT_DONE = (("failed", "failed"), ("unfinished", "unfinished"), ("not_run", "not run"))
+
+
+def _times(title: str, first: str, groups: Sequence[fct.Distribution], figures: Any, write: Any) -> _Section:
+    rows = []
+    for group in groups:
+        values = figures(group)
+        rows.append(
+            (group.name, count_text(group.count), str(group.unfinished), *(write(value) for value in values.values()))
+        )
+    keys = tuple(figures(groups[0]))
+    return _Section(title, (first, "messages", "unfinished", *keys), rows)
+
+
+def _counts(summary: Summary) -> _Section:
+    totals = summary.info.get("totals", {})
+    lines = []
+    if summary.pauses is not None:
+        paused = summary.pauses
+        text = f"pauses: {count_text(paused.count)}"
+        if paused.count:
+            text += f", {time_text(paused.paused_ps)} of paused time in all, the longest {time_text(paused.longest_ps)}"
+            others = [f"{count} by {end}" for end, count in paused.by_end.items() if count and end != "xon"]
+            text += f" (ended {', '.join(others)})" if others else ""
+        lines.append(text)
+    elif "xoffs" in totals:
+        lines.append(f"pauses: {count_text(totals['xoffs'])}")
+    if totals:
+        cnps = totals.get("cnps", summary.cnps)
+        lines.append(f"marks: {count_text(totals.get('marks', 0))}; CNPs: {count_text(cnps or 0)}")
+        drops = {cause: totals.get(f"drops_{cause}", 0) for cause in _DROP_CAUSES}
+        named = ", ".join(f"{count_text(count)} {cause}" for cause, count in drops.items() if count)
+        again = totals.get("retransmissions", summary.retransmissions)
+        lines.append(f"drops: {named or '0'}; retransmissions: {count_text(again or 0)}")
+    return _Section("congestion", lines=lines)
+
+
+def _pausing(title: str, ports: Sequence[PausingPort]) -> _Section:
+    rows = [
+        (item.port, item.class_name, count_text(item.count), time_text(item.paused_ps), time_text(item.longest_ps))
+        for item in ports
+    ]
+    return _Section(title, ("port", "class", "pauses", "paused time", "longest"), rows)
+
+
+def _checks(summary: Summary) -> _Section:
+    checks = summary.info.get("invariants")
+    if checks is None:
+        return _Section("invariants", lines=["not checked: the run did not come to its end"], alarm=True)
+    broken = [check for check in checks if not check["held"]]
+    if not broken:
+        return _Section("invariants", lines=[f"all {len(checks)} held"])
+    lines = [f"BROKEN: {check['name']}: {check['detail']}" for check in broken]
+    return _Section("invariants", lines=lines, alarm=True)
+
+
+def _foot(summary: Summary) -> _Section:
+    info = summary.info
+    lines = []
+    if "totals" in info:
+        hops, cpu = info["totals"].get("packet_hops", 0), info.get("cpu_seconds", 0)
+        speed, peak = info.get("packet_hops_per_cpu_second", 0), info.get("peak_memory_bytes", 0)
+        lines.append(f"{count_text(hops)} packet hops in {cpu:.2f} CPU s: {count_text(speed)} per CPU s")
+        lines.append(f"peak memory {bytes_text(peak)}")
+    lines.append(f"seed {info.get('seed')}, digest {info.get('digest', '-')}")
+    tables = ", ".join(info.get("trace", {}).get("tables", [])) or "none"
+    lines.append(f"tables in {summary.directory}: {tables}")
+    return _Section("run", lines=lines)
+
+
+def _text(section: _Section) -> str:
+    lines = [section.title, *(f"  {line}" for line in section.lines)]
+    if section.columns:
+        cells = [section.columns, *section.rows]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(section.columns))]
+        for row in cells:
+            # Names to the left, figures to the right.
+            parts = [
+                cell.ljust(width) if _is_name(section.columns[column]) else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            lines.append(f"  {'  '.join(parts)}".rstrip())
+    return "\n".join(lines)
+
+
+def _is_name(column: str) -> bool:
+    return column in ("size", "workload", "port", "link", "class")
+
+
+def _show_rich(summary: Summary, stream: IO[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False)
+    for section in _sections(summary):
+        style = "bold red" if section.alarm else "bold"
+        console.print(Text(section.title, style=style))
+        for line in section.lines:
+            console.print(Text(f"  {line}", style="red" if section.alarm else ""), soft_wrap=True)
+        if section.columns:
+            table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
+            for column in section.columns:
+                table.add_column(column, justify="left" if _is_name(column) else "right", no_wrap=True)
+            for row in section.rows:
+                table.add_row(*(Text(cell) for cell in row))
+            console.print(table)

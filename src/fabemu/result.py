@@ -1,0 +1,113 @@
+"""A run as its user sees it: ``run.json`` and the tables, read when they are asked for."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabemu.errors import InputError
+from fabemu.run_directory import read_info
+from fabemu.trace import TABLES, read_table, table_path, tables_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fabemu.report import Summary
+
+
+class Run:
+    """One run, finished or not.
+
+    Attributes
+    ----------
+    directory
+        Where it lies.
+    info
+        Content of ``run.json``: ``status``, ``seed``, ``digest``, ``totals``, ``invariants``, ``scenario``, ...
+    """
+
+    def __init__(self, directory: Path, *, keep_alive: tempfile.TemporaryDirectory[str] | None = None) -> None:
+        """Open a run directory.
+
+        Parameters
+        ----------
+        directory
+            What ``fabemu run`` or `fabemu.run` wrote.
+        keep_alive
+            Temporary directory to remove together with this object.
+
+        Raises
+        ------
+        InputError
+            If it is no run directory.
+        """
+        self.directory = directory
+        self.info: dict[str, Any] = read_info(directory)
+        self._keep_alive = keep_alive
+        self._tables: dict[str, pa.Table] = {}
+
+    def table(self, name: str) -> pa.Table:
+        """One table, read once.
+
+        Raises
+        ------
+        InputError
+            If there is no such table in this run.
+        """
+        if name not in TABLES:
+            raise InputError(f"{name!r} is not a trace table; the tables are {', '.join(TABLES)}")
+        if name not in self._tables:
+            self._tables[name] = read_table(table_path(self.directory, name))
+        return self._tables[name]
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that this run has."""
+        return list(tables_in(self.directory))
+
+    @property
+    def flows(self) -> pa.Table:
+        """One row per message."""
+        return self.table("flows")
+
+    @property
+    def ports(self) -> pa.Table:
+        """One row per port, class and interval in which something happened."""
+        return self.table("ports")
+
+    @property
+    def pauses(self) -> pa.Table:
+        """One row per pause."""
+        return self.table("pauses")
+
+    @property
+    def drops(self) -> pa.Table:
+        """One row per dropped frame."""
+        return self.table("drops")
+
+    @property
+    def packets(self) -> pa.Table:
+        """One row per transmission, if the run was asked to record them."""
+        return self.table("packets")
+
+    def summary(self) -> Summary:
+        """What the run came to; ``print(run.summary())`` shows what ``fabemu run`` prints."""
+        from fabemu.report import summarise
+
+        return summarise(self)
+
+    def __repr__(self) -> str:
+        """Name, status and place."""
+        return f"<Run {self.info.get('name')!r} {self.info.get('status')} in {self.directory}>"
+
+
+def load(directory: str | Path) -> Run:
+    """Open a run directory.
+
+    Raises
+    ------
+    InputError
+        If it is no run directory.
+    """
+    return Run(Path(directory))

@@ -1,0 +1,227 @@
+"""The directory of one run: made without overwriting, its ``run.json`` replaced atomically.
+
+``run.json`` is there from the first moment (status ``running``), so an interrupted or killed run never looks complete.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fabemu.errors import InputError, MachineError, OutputError
+from fabemu.trace import TABLES, table_path
+
+FORMAT_VERSION = 1
+"""Version of run.json; grows when a key changes its meaning or goes away."""
+
+RUN_FILE = "run.json"
+SCENARIO_FILE = "scenario.toml"
+INPUTS = "inputs"
+STATUSES = ("running", "finished", "interrupted", "failed", "fault")
+
+_MARK = "fabemu_run"  # key in run.json that says what the directory is
+
+
+def default_directory(name: str) -> Path:
+    """Where a run goes unless told otherwise: ``<scenario name>.run`` in the current directory."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
+    return Path(f"{safe or 'scenario'}.run")
+
+
+class RunDirectory:
+    """One run directory that this process writes."""
+
+    def __init__(self, path: Path) -> None:
+        """Take a directory that `create` has made."""
+        self.path = path
+
+    @classmethod
+    def create(
+        cls, path: Path, info: Mapping[str, Any], *, force: bool = False, keep: Iterable[Path] = ()
+    ) -> RunDirectory:
+        """Make a run directory and claim it with a ``run.json`` of status ``running``.
+
+        Parameters
+        ----------
+        path
+            To be made, with its parents; or an empty directory.
+        info
+            First content of ``run.json``.
+        force
+            Replace the run that `path` holds. Only files of a run are removed, and only from a run directory.
+        keep
+            Files that are read by the run and must not be removed by `force`.
+
+        Raises
+        ------
+        OutputError
+            If the path holds a run and `force` is not set, holds anything else, is a file, or cannot be written.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir()
+            except FileExistsError:
+                _clear(path, force=force, keep=keep)
+            directory = cls(path)
+            # "x" claims: of two runs started at once one fails here.
+            with open(path / RUN_FILE, "x", encoding="utf-8") as file:
+                file.write(_json({_MARK: FORMAT_VERSION, "status": "running", **info}))
+        except FileExistsError as error:
+            name = error.filename or path
+            if Path(name) == path / RUN_FILE:
+                raise OutputError(f"{path}: another run has just been started in this directory") from None
+            raise OutputError(f"{path}: cannot be made: {name} is a file") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise OutputError(
+                f"{path}: the run directory cannot be written: {reason}; choose another with -o"
+            ) from error
+        return directory
+
+    def write_info(self, info: Mapping[str, Any]) -> None:
+        """Replace ``run.json``; readers see the old or the new one, never a part.
+
+        Raises
+        ------
+        MachineError
+            If it cannot be written.
+        """
+        text = _json({_MARK: FORMAT_VERSION, **info})
+        target, draft = self.path / RUN_FILE, self.path / f"{RUN_FILE}.new"
+        try:
+            try:
+                with open(draft, "w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, target)
+            except OSError:
+                draft.unlink(missing_ok=True)
+                # On a full disk the blocks that run.json already has may still do.
+                with open(target, "r+", encoding="utf-8") as file:
+                    file.write(text)
+                    file.truncate()
+        except OSError as error:
+            raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
+
+    def write_scenario(self, text: str) -> None:
+        """Write ``scenario.toml``.
+
+        Raises
+        ------
+        MachineError
+            If it cannot be written.
+        """
+        target = self.path / SCENARIO_FILE
+        try:
+            target.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
+
+    def copy_input(self, source: Path) -> str:
+        """Copy a file that the scenario reads to ``inputs/``.
+
+        Returns
+        -------
+        str
+            Its path relative to the run directory.
+
+        Raises
+        ------
+        MachineError
+            If it cannot be copied.
+        """
+        folder = self.path / INPUTS
+        try:
+            folder.mkdir(exist_ok=True)
+            target = folder / source.name
+            number = 1
+            while target.exists():
+                number += 1
+                target = folder / f"{source.stem}-{number}{source.suffix}"
+            shutil.copyfile(source, target)
+        except OSError as error:
+            raise MachineError(f"cannot copy {source} to {folder}: {error.strerror or error}") from error
+        return f"{INPUTS}/{target.name}"
+
+
+def read_info(path: Path) -> dict[str, Any]:
+    """Content of ``run.json``.
+
+    Raises
+    ------
+    InputError
+        If `path` is no run directory, or one of a newer fabemu.
+    """
+    if not path.is_dir():
+        what = "is not a directory" if path.exists() else "does not exist"
+        raise InputError(f"{path}: {what}; a run directory is what `fabemu run` wrote")
+    try:
+        info = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: is not a run directory: it has no {RUN_FILE}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path / RUN_FILE}: cannot be read: {error}") from error
+    if not isinstance(info, dict) or not isinstance(info.get(_MARK), int):
+        raise InputError(f"{path / RUN_FILE}: is not the {RUN_FILE} of a fabemu run")
+    if info[_MARK] > FORMAT_VERSION:
+        raise InputError(
+            f"{path / RUN_FILE}: has format version {info[_MARK]}, this fabemu reads up to {FORMAT_VERSION}; "
+            "use a newer fabemu"
+        )
+    return info
+
+
+def _clear(path: Path, *, force: bool, keep: Iterable[Path]) -> None:
+    """Make an existing path an empty run directory, or say why not."""
+    if not path.is_dir():
+        raise OutputError(f"{path}: is a file, not a directory; choose another with -o")
+    if not any(path.iterdir()):
+        return
+    try:
+        read_info(path)
+    except InputError:
+        raise OutputError(
+            f"{path}: is not empty and not a run directory of fabemu, so it is left alone; choose another with -o"
+        ) from None
+    if not force:
+        raise OutputError(f"{path}: holds a run already; replace it with --force, or choose another with -o")
+    inside = path.resolve()
+    for file in keep:
+        if inside in file.resolve().parents and file.resolve() != inside / SCENARIO_FILE:
+            raise OutputError(f"{path}: cannot be replaced, because the scenario reads {file}; choose another with -o")
+    for name in (RUN_FILE, f"{RUN_FILE}.new", SCENARIO_FILE):
+        (path / name).unlink(missing_ok=True)
+    for table in TABLES:
+        table_path(path, table).unlink(missing_ok=True)
+    inputs = path / INPUTS
+    if inputs.is_symlink() or inputs.is_file():
+        inputs.unlink()
+    elif inputs.is_dir():
+        shutil.rmtree(inputs)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it; what is infinite or not a number becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, str):  # numpy scalars
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)

@@ -1,0 +1,564 @@
+"""Compiled scenario to run directory: steps the engine, streams the traces, and ends a run in good order.
+
+The only module that imports the engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabemu.errors import EngineFault, FabemuError, MachineError
+from fabemu.plan import FOREVER_PS, OP_SEND, Plan
+from fabemu.recorder import Recorder
+from fabemu.result import Run
+from fabemu.run_directory import SCENARIO_FILE, RunDirectory
+from fabemu.trace import SCHEMA_VERSION, TABLES, TraceNames
+from fabemu.units import parse_time_ps
+
+if TYPE_CHECKING:
+    from fabemu.compile import Compiled
+    from fabemu.scenario import Scenario
+
+BUDGET_HOPS = 200_000
+"""Packet hops per call of the engine: some 10 ms, so that signals and the progress bar are served."""
+
+SLICE_PS = 10 * 10**9
+"""Simulated time per call of the engine at most, for times in which timers run but no packet moves."""
+
+PROGRESS_SECONDS = 0.1
+_RUNNING, _STOPPED, _DRAINED, _FAULT = range(4)  # what Engine.run returns
+_STATUS_DONE, _STATUS_FAILED = 2, 3
+
+TRACE_LEVELS: dict[str, tuple[str, ...]] = {
+    "off": (),
+    "flows": ("flows",),
+    "default": ("flows", "ports", "pauses", "drops"),
+    "packets": ("flows", "ports", "pauses", "drops", "packets"),
+}
+"""Tables that each trace level writes."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a run stands."""
+
+    now_ps: int  # simulated time
+    packet_hops: int  # packets put on a link so far
+    in_flight_packets: int  # sent and neither delivered nor dropped
+    messages_done: int  # messages acknowledged, or failed
+    message_count: int  # messages in all
+    done_share: float  # 0..1: of the bytes to send or of the time until the end, whichever is further
+    wall_seconds: float  # since the run began
+    records: Mapping[str, np.ndarray]  # rows since the last snapshot, as the engine numbers them
+
+    @property
+    def hops_per_second(self) -> float:
+        """Packet hops per second of wall clock so far."""
+        return self.packet_hops / self.wall_seconds if self.wall_seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Guess of the wall-clock time that is left; None while there is nothing to guess from."""
+        return self.wall_seconds * (1 / self.done_share - 1) if self.done_share > 0 else None
+
+
+class Simulation:
+    """One run of a compiled scenario, from its run directory to its end.
+
+    Parameters
+    ----------
+    scenario
+        What is simulated; stored in the run directory.
+    compiled
+        `scenario` as `fabemu.compile.compile_plan` has compiled it.
+    output
+        The run directory; must not hold anything, see `force`. None: a temporary one, removed with the `Run`.
+    force
+        Replace the run that `output` holds.
+    base_dir
+        What the paths in the scenario are relative to.
+    engine
+        Makes the engine from plan and ``packets=``; for tests.
+
+    Raises
+    ------
+    OutputError
+        If the run directory cannot be made.
+    MachineError
+        If it cannot be written.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        compiled: Compiled,
+        *,
+        output: str | Path | None = None,
+        force: bool = False,
+        base_dir: Path | None = None,
+        engine: Callable[..., Any] | None = None,
+    ) -> None:
+        """Make the run directory and the engine."""
+        self.scenario = scenario
+        self.compiled = compiled
+        plan: Plan = compiled.plan
+        self._plan = plan
+        self._tables = tuple(scenario.trace.tables)
+        self._is_send = plan.op_kind == OP_SEND
+        self._message_count = int(np.count_nonzero(self._is_send))
+        self._byte_total = int(plan.op_bytes[self._is_send].sum(dtype=np.float64)) + self._message_count
+        self._bytes_done = 0.0
+        self._messages_done = 0
+        self._stop_signal: str | None = None
+        self._ended = False
+        self._end_ps: int | None = None
+        self._wall_seconds = 0.0
+        self._cpu_seconds = 0.0
+        self.run_result: Run | None = None
+
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if output is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="fabemu-")
+            output = self._temporary.name
+        make_engine = engine or _engine()
+        self._plan_digest = plan.digest()
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        inputs = input_files(scenario, base_dir or Path())
+        self._directory = RunDirectory.create(Path(output), self._first_info(), force=force, keep=inputs.values())
+        try:
+            stored = self._store_scenario(inputs)
+            self._info = {**self._first_info(), "scenario": stored}
+            self._directory.write_info({"status": "running", **self._info})
+            self._engine = make_engine(plan, packets="packets" in self._tables)
+            self._recorder = Recorder(
+                self.directory,
+                self._tables,
+                plan,
+                trace_names(compiled),
+                compiled.flows.label_id,
+                measured(scenario, plan.op_start_ps),
+                compiled.ideal_ps,
+                {"plan_digest": self._plan_digest, "seed": str(plan.seed), "version": version()},
+            )
+        except (FabemuError, MemoryError) as error:
+            self._fail("failed", _machine(error))
+            raise _machine(error) from error
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self._directory.path
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Ask the run to end soon, with status ``interrupted``; callable from a signal handler or another thread."""
+        self._stop_signal = reason
+
+    def run(self, progress: Callable[[Snapshot], None] | None = None) -> Run:
+        """Run to the end.
+
+        Parameters
+        ----------
+        progress
+            Called about ten times a second.
+
+        Returns
+        -------
+        Run
+            Its ``info["status"]`` is ``finished``, or ``interrupted`` after `stop`.
+
+        Raises
+        ------
+        EngineFault
+            The core stopped or an invariant is broken: a bug in fabemu.
+        MachineError
+            The disk is full, or memory ran out.
+        """
+        shown = time.monotonic()
+        for snapshot in self._steps(FOREVER_PS):
+            if progress is not None and time.monotonic() - shown >= PROGRESS_SECONDS:
+                shown = time.monotonic()
+                progress(snapshot)
+        assert self.run_result is not None
+        return self.run_result
+
+    def step(self, interval: str | int) -> Iterator[Snapshot]:
+        """Run to the end, with a snapshot after every interval of simulated time.
+
+        Parameters
+        ----------
+        interval
+            A time such as ``"100us"``, or picoseconds.
+
+        Yields
+        ------
+        Snapshot
+            The state at the end of each interval. After the last one `run_result` is set. A loop that is left early
+            leaves the run open: go on with another `step` or `run`, or end it with `close`.
+        """
+        interval_ps = interval if isinstance(interval, int) else parse_time_ps(interval)
+        if interval_ps <= 0:
+            raise ValueError("the interval of a step must be above 0")
+        edge_ps = self._engine.now_ps + interval_ps
+        parts: list[Mapping[str, np.ndarray]] = []
+        for snapshot in self._steps(interval_ps):
+            parts.append(snapshot.records)
+            if snapshot.now_ps >= edge_ps or self._ended:
+                yield _with_records(snapshot, parts)
+                parts = []
+                edge_ps += interval_ps
+
+    def close(self) -> Run:
+        """End the run here, if it has not ended: it is ``interrupted``, and what it did not reach unfinished."""
+        if not self._ended:
+            self.stop("closed")
+            for _ in self._steps(FOREVER_PS):
+                pass
+        assert self.run_result is not None
+        return self.run_result
+
+    def __enter__(self) -> Simulation:
+        """Close the run at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the run; after an exception mark it as failed."""
+        if kind is None:
+            self.close()
+        elif not self._ended:
+            self._fail("failed", MachineError(f"left by {kind.__name__}"))
+
+    def _steps(self, interval_ps: int) -> Iterator[Snapshot]:
+        """Step the engine; the last snapshot comes after the run directory is complete."""
+        if self._ended:
+            return
+        engine = self._engine
+        until_ps = self._plan.until_ps
+        edge_ps = min(engine.now_ps + interval_ps, FOREVER_PS)
+        try:
+            while True:
+                wall, cpu = time.monotonic(), time.process_time()
+                state = _RUNNING
+                if self._stop_signal is None:
+                    stop_ps = min(until_ps, edge_ps, engine.now_ps + SLICE_PS)
+                    state = engine.run(stop_ps, BUDGET_HOPS)
+                records = engine.drain()
+                self._recorder.record(records, engine)
+                self._count(records)
+                over = state == _DRAINED or (state == _STOPPED and stop_ps >= until_ps)
+                last = over or self._stop_signal is not None or state == _FAULT
+                if last:
+                    if state != _FAULT:
+                        engine.finish()
+                        rest = engine.drain()
+                        self._recorder.record(rest, engine)
+                        self._count(rest)
+                        records = _joined([records, rest])
+                    self._recorder.close(engine)
+                self._wall_seconds += time.monotonic() - wall
+                self._cpu_seconds += time.process_time() - cpu
+                if state == _FAULT:
+                    raise EngineFault(_fault_text(engine))
+                if last:
+                    self._finish("finished" if over else "interrupted")
+                if state == _STOPPED and stop_ps >= edge_ps:
+                    edge_ps = min(edge_ps + interval_ps, FOREVER_PS)
+                yield self._snapshot(records)
+                if last:
+                    return
+        except EngineFault as error:
+            fault = EngineFault(f"{error}; replay it with: {self.replay_command()}")
+            self._fail("fault", fault)
+            raise fault from error
+        except (MachineError, MemoryError, OSError) as error:
+            self._fail("failed", _machine(error))
+            raise _machine(error) from error
+
+    def replay_command(self) -> str:
+        """Shell command that does this run again, from its run directory."""
+        scenario, output = str(self.directory / SCENARIO_FILE), f"{self.directory}.replay"
+        return f"fabemu run {shlex.quote(scenario)} -o {shlex.quote(output)}"
+
+    def _count(self, records: Mapping[str, np.ndarray]) -> None:
+        ended = records["flows"]["op"]
+        self._messages_done += len(ended)
+        self._bytes_done += float(self._plan.op_bytes[ended].sum(dtype=np.float64)) + len(ended)
+
+    def _snapshot(self, records: Mapping[str, np.ndarray]) -> Snapshot:
+        now_ps = int(self._engine.now_ps)
+        share = self._bytes_done / self._byte_total if self._byte_total else 1.0
+        if self._plan.until_ps < FOREVER_PS:
+            share = max(share, now_ps / self._plan.until_ps)
+        return Snapshot(
+            now_ps=now_ps,
+            packet_hops=int(self._engine.packet_hops),
+            in_flight_packets=int(self._engine.in_flight_packets),
+            messages_done=self._messages_done,
+            message_count=self._message_count,
+            done_share=min(share, 1.0),
+            wall_seconds=self._wall_seconds,
+            records=records,
+        )
+
+    def _first_info(self) -> dict[str, Any]:
+        return {
+            "name": self.scenario.name,
+            "version": version(),
+            "seed": self._plan.seed,
+            "plan_digest": self._plan_digest,
+            "started": self._started,
+            "trace": {"schema_version": SCHEMA_VERSION, "tables": [name for name in TABLES if name in self._tables]},
+            "warnings": [str(warning) for warning in self.compiled.warnings],
+        }
+
+    def _results(self) -> dict[str, Any]:
+        """What is known of the run now, for run.json."""
+        engine = self._engine
+        totals = {key: int(value) for key, value in engine.totals().items()}
+        status = engine.ops()["status"][self._is_send]
+        return {
+            "simulated_ps": int(engine.now_ps),
+            "digest": engine.digest,
+            "totals": totals,
+            "messages": {
+                "count": self._message_count,
+                "done": int(np.count_nonzero(status == _STATUS_DONE)),
+                "failed": int(np.count_nonzero(status == _STATUS_FAILED)),
+                "unfinished": int(np.count_nonzero(status == 1)),
+                "not_run": int(np.count_nonzero(status == 0)),
+            },
+            "rows": self._recorder.rows,
+            "wall_seconds": round(self._wall_seconds, 3),
+            "cpu_seconds": round(self._cpu_seconds, 3),
+            "packet_hops_per_cpu_second": round(totals["packet_hops"] / max(self._cpu_seconds, 1e-9)),
+            "peak_memory_bytes": peak_memory_bytes(),
+        }
+
+    def _finish(self, status: str) -> None:
+        checks = [{"name": name, "held": bool(held), "detail": detail} for name, held, detail in self._engine.verify()]
+        results = self._results()
+        self._end_ps = results["simulated_ps"]
+        broken = [check for check in checks if not check["held"]]
+        self._info |= {**results, "invariants": checks}
+        if broken:
+            named = "; ".join(
+                f"{check['name']}: {check['detail']}" if check["detail"] else check["name"] for check in broken
+            )
+            raise EngineFault(f"broken invariant: {named}")
+        asked_to_end = status == "finished" and self._plan.until_ps < FOREVER_PS and self._end_ps >= self._plan.until_ps
+        info = {
+            "status": status,
+            "ended_by": self._stop_signal or ("until" if asked_to_end else "drained"),
+            **self._info,
+        }
+        self._directory.write_info(info)
+        self._ended = True
+        self.run_result = Run(self.directory, keep_alive=self._temporary)
+
+    def _fail(self, status: str, error: FabemuError) -> None:
+        """Mark the run as not complete, as far as that is still possible."""
+        self._ended = True
+        info = getattr(self, "_info", None) or self._first_info()
+        recorder = getattr(self, "_recorder", None)
+        if recorder is not None:
+            recorder.abandon()
+            info = {**self._results(), **info}
+        # If even that cannot be written, the error that brought us here says why.
+        with contextlib.suppress(MachineError):
+            self._directory.write_info({"status": status, "error": str(error), **info})
+
+    def _store_scenario(self, inputs: Mapping[tuple[str | int, ...], Path]) -> dict[str, Any]:
+        """Write the resolved scenario with copies of its files; return it as a mapping."""
+        import tomllib
+
+        scenario = self.scenario
+        copies: dict[Path, str] = {}
+        for place, path in inputs.items():
+            if path not in copies:
+                copies[path] = self._directory.copy_input(path)
+            scenario = _with_path(scenario, place, copies[path])
+        text = scenario.to_toml()
+        self._directory.write_scenario(text)
+        return tomllib.loads(text)
+
+
+def prepare(
+    scenario: Scenario | str | os.PathLike[str] | Mapping[str, Any],
+    output: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    trace: str | None = None,
+    force: bool = False,
+) -> Simulation:
+    """Load, validate and compile a scenario and make its run directory, ready to be stepped.
+
+    Parameters
+    ----------
+    scenario
+        A file, a mapping with the keys of the file, or a `Scenario`.
+    output
+        Run directory; None for a temporary one.
+    overrides
+        ``key.path=value`` each, as for ``--set``; files and mappings only.
+    trace
+        A key of `TRACE_LEVELS`; None for what the scenario says.
+    force
+        Replace the run that `output` holds.
+
+    Raises
+    ------
+    ScenarioError, InputError
+        If the scenario or a file that it names is wrong.
+    OutputError, MachineError
+        If the run directory cannot be made or written.
+    """
+    from fabemu.compile import compile_plan
+    from fabemu.scenario import load_scenario, scenario_from_dict
+
+    changes = [*overrides, *trace_overrides(trace)]
+    base_dir = Path()
+    if isinstance(scenario, str | os.PathLike):
+        path = Path(scenario)
+        base_dir = path.parent
+        loaded = load_scenario(path, changes)
+    elif isinstance(scenario, Mapping):
+        loaded = scenario_from_dict(scenario, overrides=changes)
+    else:
+        loaded = scenario
+        if changes:
+            raise ValueError("a Scenario object is taken as it is: change it before instead of with overrides or trace")
+    compiled = compile_plan(loaded, base_dir=base_dir)
+    return Simulation(loaded, compiled, output=output, force=force, base_dir=base_dir)
+
+
+def run(
+    scenario: Scenario | str | os.PathLike[str] | Mapping[str, Any],
+    output: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    trace: str | None = None,
+    force: bool = False,
+    progress: Callable[[Snapshot], None] | None = None,
+) -> Run:
+    """Run a scenario to its end; see `prepare` for the parameters and `Simulation.run` for what may be raised."""
+    return prepare(scenario, output, overrides=overrides, trace=trace, force=force).run(progress)
+
+
+def trace_overrides(level: str | None) -> list[str]:
+    """What a trace level changes in a scenario, as overrides."""
+    if level is None:
+        return []
+    if level not in TRACE_LEVELS:
+        raise ValueError(f"{level!r} is not a trace level; they are {', '.join(TRACE_LEVELS)}")
+    tables = ", ".join(f'"{table}"' for table in TRACE_LEVELS[level])
+    return [f"trace.tables=[{tables}]"]
+
+
+def trace_names(compiled: Compiled) -> TraceNames:
+    """Names behind the numbers of a compiled scenario."""
+    return TraceNames(
+        nodes=compiled.node_names,
+        ports=compiled.port_names,
+        classes=compiled.class_names,
+        labels=compiled.labels,
+        host_count=compiled.plan.host_count,
+    )
+
+
+def measured(scenario: Scenario, start_ps: np.ndarray) -> np.ndarray:
+    """(O,) bool: whether a message that may start at `start_ps` counts in the summary."""
+    if scenario.measure is None:
+        return np.ones(len(start_ps), np.bool_)
+    begin_ps, end_ps = scenario.measure
+    return (start_ps >= begin_ps) & (start_ps < end_ps)
+
+
+def input_files(scenario: Scenario, base_dir: Path) -> dict[tuple[str | int, ...], Path]:
+    """Files that a scenario reads, by the place of their name in it."""
+    from fabemu.workload.cdf import ALIASES, BUILTIN
+
+    known = {name.lower() for name in (*BUILTIN, *ALIASES)}
+    found: dict[tuple[str | int, ...], Path] = {}
+    links = getattr(scenario.fabric, "links_csv", None)
+    if links is not None:
+        found["fabric", "links_csv"] = base_dir / links
+    for index, workload in enumerate(scenario.workload):
+        path, sizes = getattr(workload, "path", None), getattr(workload, "sizes", None)
+        if path is not None:
+            found["workload", index, "path"] = base_dir / path
+        if sizes is not None and sizes.lower() not in known:
+            found["workload", index, "sizes"] = base_dir / sizes
+    return found
+
+
+def version() -> str:
+    """Version of the installed package."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("fabemu")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def peak_memory_bytes() -> int:
+    """Greatest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _engine() -> Callable[..., Any]:
+    from fabemu._core.engine import Engine
+
+    return Engine
+
+
+def _with_path(scenario: Scenario, place: tuple[str | int, ...], path: str) -> Scenario:
+    if place[0] == "fabric":
+        return scenario.model_copy(update={"fabric": scenario.fabric.model_copy(update={str(place[1]): path})})
+    workloads = list(scenario.workload)
+    index = int(place[1])
+    workloads[index] = workloads[index].model_copy(update={str(place[2]): path})
+    return scenario.model_copy(update={"workload": tuple(workloads)})
+
+
+def _machine(error: BaseException) -> FabemuError:
+    if isinstance(error, FabemuError):
+        return error
+    if isinstance(error, MemoryError):
+        return MachineError(
+            f"out of memory{f': {error}' if str(error) else ''}; try fewer messages or hosts, or --trace flows"
+        )
+    return MachineError(str(error))
+
+
+def _fault_text(engine: Any) -> str:
+    fault = engine.fault() if callable(getattr(engine, "fault", None)) else None
+    if fault is None:
+        return f"the engine stopped at {engine.now_ps} ps"
+    text, time_ps, node, port = fault
+    return f"{text} at {time_ps} ps, node {node}, port {port}"
+
+
+def _joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Concatenate records, table by table."""
+    tables = {table for part in parts for table in part}
+    return {table: np.concatenate([part[table] for part in parts if table in part]) for table in tables}
+
+
+def _with_records(snapshot: Snapshot, parts: Sequence[Mapping[str, np.ndarray]]) -> Snapshot:
+    from dataclasses import replace
+
+    return replace(snapshot, records=_joined(parts))

@@ -1,0 +1,484 @@
+"""Trace tables: their Arrow schemas, a streaming writer, and a reader that also takes what a killed run left.
+
+A table is one Arrow IPC file. Its dictionaries (names of hosts, ports, classes, causes) are written up front, its
+record batches have a fixed number of rows, and nothing in it depends on the clock: the same run gives the same bytes.
+An IPC file is the magic ``ARROW1`` and then an IPC stream, with a footer at the very end; a file whose writer was
+killed has no footer, and is read as that stream up to its last complete batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc as ipc
+
+from fabemu.errors import InputError, MachineError
+
+SCHEMA_VERSION = 1
+"""Grows when a column changes its name, type, unit or meaning, or goes away."""
+
+NONE = -1
+"""Value of an id or a time that is not there; written as null."""
+
+PAUSE_ENDS = ("xon", "expiry", "run_end")
+DROP_CAUSES = ("headroom_full", "shared_full", "egress_full", "no_route")
+PACKET_KINDS = ("data", "ack", "nak", "cnp", "pfc")
+FLOW_STATUSES = ("done", "failed", "unfinished", "not_run")
+
+ENUMS: dict[str, tuple[str, ...]] = {
+    "pause_end": PAUSE_ENDS,
+    "drop_cause": DROP_CAUSES,
+    "packet_kind": PACKET_KINDS,
+    "flow_status": FLOW_STATUSES,
+}
+
+_FILE_PREFIX_BYTES = 8  # "ARROW1" and two bytes of padding, before the stream part
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    ``kind`` is an Arrow type name (``int64``, ``float64``, ``bool``, ...) or the name of a dictionary: ``host``,
+    ``node``, ``port``, ``class``, ``label``, or a key of `ENUMS`. In a nullable column -1 (NaN for floats) becomes null.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """Name, meaning, columns and batch size of one table."""
+
+    name: str
+    meaning: str
+    batch_rows: int
+    columns: tuple[Column, ...]
+
+
+_CLASS = Column("class", "class", "name", "Traffic class")
+
+TABLES: dict[str, TableFormat] = {
+    table.name: table
+    for table in (
+        TableFormat(
+            "flows",
+            "One row per message (send operation). Finished and failed messages come in the order in which they ended; "
+            "those that did not end follow in order of `op` when the run is closed.",
+            8192,
+            (
+                Column("op", "int32", "index", "Operation number in the plan"),
+                Column("label", "label", "name", "Label of the workload that made the message"),
+                Column("src", "host", "name", "Sending host"),
+                Column("dst", "host", "name", "Receiving host"),
+                Column(
+                    "qp", "int32", "index", "Queue pair that carried it; messages of one queue pair keep their order"
+                ),
+                _CLASS,
+                Column("bytes", "int64", "B", "Payload of the message"),
+                Column("start_ps", "int64", "ps", "Earliest time at which it may be posted, as the scenario says"),
+                Column(
+                    "posted_ps",
+                    "int64",
+                    "ps",
+                    "Posted: its dependencies were done and its start had come",
+                    nullable=True,
+                ),
+                Column("first_sent_ps", "int64", "ps", "Transmission of its first packet started", nullable=True),
+                Column(
+                    "receiver_done_ps", "int64", "ps", "Its last byte arrived in order at the receiver", nullable=True
+                ),
+                Column(
+                    "sender_done_ps", "int64", "ps", "Its last packet was acknowledged at the sender", nullable=True
+                ),
+                Column("fct_ps", "int64", "ps", "Completion time: receiver_done_ps - posted_ps", nullable=True),
+                Column("ideal_ps", "int64", "ps", "Completion time on an empty network", nullable=True),
+                Column("slowdown", "float64", "ratio", "fct_ps / ideal_ps", nullable=True),
+                Column("packets", "int64", "packets", "Data packets sent for it, retransmissions included"),
+                Column("retransmissions", "int64", "packets", "Data packets sent again"),
+                Column("cnps", "int64", "packets", "Congestion notifications that its sender received"),
+                Column("marks", "int64", "packets", "Data packets that arrived with a congestion mark"),
+                Column("measured", "bool", "flag", "True if its start lies in the `measure` window of the scenario"),
+                Column(
+                    "status",
+                    "flow_status",
+                    "name",
+                    "done, failed, unfinished (posted, not done), or not_run (never posted)",
+                ),
+            ),
+        ),
+        TableFormat(
+            "ports",
+            "One row per port, class and sampling interval in which something happened: no row means all zero. "
+            "The egress side, unless a column says ingress.",
+            65536,
+            (
+                Column("start_ps", "int64", "ps", "Start of the interval"),
+                Column("end_ps", "int64", "ps", "End of the interval"),
+                Column("node", "node", "name", "Host or switch that the port belongs to"),
+                Column("port", "port", "name", "Port"),
+                Column("peer", "node", "name", "Host or switch at the other end of the link"),
+                _CLASS,
+                Column("bytes", "int64", "B", "Frame bytes whose transmission started in the interval"),
+                Column("frames", "int64", "frames", "Frames whose transmission started in the interval"),
+                Column(
+                    "utilisation",
+                    "float64",
+                    "ratio",
+                    "Wire time of these frames, gaps included, per length of the interval",
+                ),
+                Column("queue_mean_bytes", "float64", "B", "Mean length of the egress queue over time"),
+                Column("queue_max_bytes", "int64", "B", "Greatest length of the egress queue"),
+                Column("paused_ps", "int64", "ps", "Time for which the peer held this class paused"),
+                Column("xoff_sent", "int64", "count", "Ingress: XOFF raised against the peer"),
+                Column("xoff_received", "int64", "count", "PFC frames received that paused this class"),
+                Column("marks", "int64", "packets", "Packets marked when they left the queue"),
+                Column("drops", "int64", "frames", "Ingress: frames dropped that arrived on this port"),
+            ),
+        ),
+        TableFormat(
+            "pauses",
+            "One row per pause: from an XOFF of one switch port for one class to the end of the pause at its peer, in "
+            "the order in which they ended.",
+            8192,
+            (
+                Column("xoff_ps", "int64", "ps", "The switch decided to pause"),
+                Column("sent_ps", "int64", "ps", "Transmission of the PFC frame started", nullable=True),
+                Column("start_ps", "int64", "ps", "The pause took effect at the paused port", nullable=True),
+                Column("xon_ps", "int64", "ps", "The switch decided to resume", nullable=True),
+                Column("end_ps", "int64", "ps", "The pause ended at the paused port", nullable=True),
+                Column("switch", "node", "name", "Switch that paused its peer"),
+                Column("port", "port", "name", "Its port: the ingress that filled up"),
+                Column("paused_node", "node", "name", "Host or switch that was paused"),
+                Column("paused_port", "port", "name", "Its port, which had to stop sending"),
+                _CLASS,
+                Column("end", "pause_end", "name", "How it ended: xon, expiry (the pause time ran out), or run_end"),
+                Column("ingress_bytes", "int64", "B", "Held by the priority group when XOFF was raised"),
+                Column("headroom_bytes", "int64", "B", "Of these, in headroom"),
+                Column("threshold_bytes", "int64", "B", "Dynamic threshold at that moment"),
+                Column("egress_port", "port", "name", "Egress port that most of these bytes waited for", nullable=True),
+            ),
+        ),
+        TableFormat(
+            "drops",
+            "One row per dropped frame, in order of time.",
+            8192,
+            (
+                Column("time_ps", "int64", "ps", "When it was dropped"),
+                Column("node", "node", "name", "Where"),
+                Column("ingress_port", "port", "name", "Port on which it had arrived"),
+                Column("egress_port", "port", "name", "Port that it was to leave by", nullable=True),
+                _CLASS,
+                Column("cause", "drop_cause", "name", "headroom_full, shared_full, egress_full, or no_route"),
+                Column("kind", "packet_kind", "name", "data, ack, nak, or cnp"),
+                Column("qp", "int32", "index", "Queue pair it belonged to"),
+                Column("src", "host", "name", "Host that sent the frame"),
+                Column("dst", "host", "name", "Host that it was sent to"),
+                Column(
+                    "psn", "int64", "number", "Packet number: of the data, or the next one that an ACK or NAK asks for"
+                ),
+                Column("frame_bytes", "int32", "B", "Its size"),
+            ),
+        ),
+        TableFormat(
+            "packets",
+            "One row per transmission: every frame at every hop, in order of time.",
+            65536,
+            (
+                Column("time_ps", "int64", "ps", "Transmission started"),
+                Column("node", "node", "name", "Host or switch that sent it"),
+                Column("port", "port", "name", "Port that it left by"),
+                Column("kind", "packet_kind", "name", "data, ack, nak, cnp, or pfc"),
+                _CLASS,
+                Column("qp", "int32", "index", "Queue pair it belongs to; null for pfc", nullable=True),
+                Column("psn", "int32", "number", "Packet number on the wire, modulo 2^24; null for pfc", nullable=True),
+                Column(
+                    "xoff_mask",
+                    "int32",
+                    "bits",
+                    "Bit c is set if class number c is paused; null unless pfc",
+                    nullable=True,
+                ),
+                Column("frame_bytes", "int32", "B", "Its size"),
+                Column("marked", "bool", "flag", "Carries the congestion mark (CE)"),
+                Column("first", "bool", "flag", "First packet of its message"),
+                Column("last", "bool", "flag", "Last packet of its message"),
+                Column("echo", "bool", "flag", "Acknowledgement that echoes a congestion mark"),
+            ),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class TraceNames:
+    """What the numbers in the tables stand for; become the dictionaries of the files."""
+
+    nodes: Sequence[str]  # (N,) hosts first
+    ports: Sequence[str]  # (P,)
+    classes: Sequence[str]  # (C,) highest priority first
+    labels: Sequence[str]  # workloads
+    host_count: int
+
+    def dictionaries(self) -> dict[str, pa.Array]:
+        """Dictionary values by the `Column.kind` that uses them."""
+        lists: dict[str, Sequence[str]] = {
+            "host": self.nodes[: self.host_count],
+            "node": self.nodes,
+            "port": self.ports,
+            "class": self.classes,
+            "label": self.labels,
+            **ENUMS,
+        }
+        return {kind: pa.array(list(values), pa.string()) for kind, values in lists.items()}
+
+
+def is_dictionary(column: Column) -> bool:
+    """Whether a column holds names rather than plain values."""
+    return column.kind in ENUMS or column.kind in ("host", "node", "port", "class", "label")
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """Arrow type of a column: a plain one, or a dictionary of strings."""
+    if column.kind in ENUMS:
+        return pa.dictionary(pa.int8(), pa.string())
+    if is_dictionary(column):
+        return pa.dictionary(pa.int32(), pa.string())
+    return pa.type_for_alias(column.kind)
+
+
+def table_schema(table: str, provenance: Mapping[str, str] | None = None) -> pa.Schema:
+    """Arrow schema of a table, with unit and meaning of every column.
+
+    Parameters
+    ----------
+    table
+        A key of `TABLES`.
+    provenance
+        Further entries of the schema metadata (plan digest, seed, version), prefixed ``fabemu.``.
+    """
+    form = TABLES[table]
+    columns = [
+        pa.field(
+            column.name,
+            arrow_type(column),
+            nullable=column.nullable,
+            metadata={"unit": column.unit, "meaning": column.meaning},
+        )
+        for column in form.columns
+    ]
+    metadata = {"fabemu.table": table, "fabemu.schema_version": str(SCHEMA_VERSION)}
+    metadata.update({f"fabemu.{key}": value for key, value in sorted((provenance or {}).items())})
+    return pa.schema(columns, metadata=metadata)
+
+
+def table_path(directory: Path, table: str) -> Path:
+    """Where a table lies in a run directory."""
+    return directory / f"{table}.arrow"
+
+
+class TableWriter:
+    """Writes one table as rows come, holding at most one batch of them.
+
+    Parameters
+    ----------
+    directory
+        Existing run directory.
+    table
+        A key of `TABLES`.
+    dictionaries
+        From `TraceNames.dictionaries`.
+    provenance
+        See `table_schema`.
+
+    Raises
+    ------
+    MachineError
+        From every method, if the file cannot be written.
+    """
+
+    def __init__(
+        self, directory: Path, table: str, dictionaries: Mapping[str, pa.Array], provenance: Mapping[str, str]
+    ) -> None:
+        """Create the file and write its head."""
+        self.path = table_path(directory, table)
+        self.rows = 0
+        self._format = TABLES[table]
+        self._schema = table_schema(table, provenance)
+        self._dictionaries = dictionaries
+        self._pending: list[Mapping[str, np.ndarray]] = []
+        self._pending_rows = 0
+        try:
+            self._file = pa.OSFile(str(self.path), "wb")
+            options = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+            self._writer = ipc.new_file(self._file, self._schema, options=options)
+            # Dictionaries go out with the first batch: an empty one makes the file readable from its start.
+            self._write_batch({column.name: np.empty(0, np.int64) for column in self._format.columns})
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def append(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Add rows: one array per column, of one length; ids as numbers."""
+        rows = len(columns[self._format.columns[0].name])
+        if rows == 0:
+            return
+        self._pending.append(columns)
+        self._pending_rows += rows
+        if self._pending_rows >= self._format.batch_rows:
+            self._flush(everything=False)
+
+    def close(self) -> None:
+        """Write what is pending and the footer."""
+        try:
+            self._flush(everything=True)
+            self._writer.close()
+            self._file.close()
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def abandon(self) -> None:
+        """Let go of the file without another word, after a failure; what is in it stays readable."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _flush(self, *, everything: bool) -> None:
+        if not self._pending:
+            return
+        names = [column.name for column in self._format.columns]
+        columns = {name: np.concatenate([part[name] for part in self._pending]) for name in names}
+        step = self._format.batch_rows
+        done = 0
+        while self._pending_rows - done >= step or (everything and done < self._pending_rows):
+            self._write_batch({name: values[done : done + step] for name, values in columns.items()})
+            done = min(done + step, self._pending_rows)
+        self._pending_rows -= done
+        self._pending = [{name: values[done:] for name, values in columns.items()}] if self._pending_rows else []
+
+    def _write_batch(self, columns: Mapping[str, np.ndarray]) -> None:
+        arrays = [self._array(column, columns[column.name]) for column in self._format.columns]
+        try:
+            self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        except OSError as error:
+            raise self._failure(error) from error
+        self.rows += len(arrays[0])
+
+    def _array(self, column: Column, values: np.ndarray) -> pa.Array:
+        mask = None
+        if column.nullable:
+            mask = np.isnan(values) if values.dtype.kind == "f" else values == NONE
+        kind = arrow_type(column)
+        if isinstance(kind, pa.DictionaryType):
+            indices = pa.array(values, kind.index_type, mask=mask, safe=False)
+            return pa.DictionaryArray.from_arrays(indices, self._dictionaries[column.kind])
+        return pa.array(values.astype(np.bool_) if column.kind == "bool" else values, kind, mask=mask, safe=False)
+
+    def _failure(self, error: OSError) -> MachineError:
+        return MachineError(f"cannot write {self.path}: {error.strerror or error}")
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read one table of a run, finished or not.
+
+    Parameters
+    ----------
+    path
+        The ``.arrow`` file.
+    columns
+        Only these columns; all if None.
+
+    Returns
+    -------
+    pa.Table
+        All complete batches. A file that was cut off while it was written gives what came before the cut.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is no fabemu table, or has a newer schema version.
+    """
+    try:
+        source = pa.memory_map(str(path), "r") if path.stat().st_size else pa.BufferReader(b"")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such table; was it asked for in [trace] tables or --trace?") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    try:
+        reader = ipc.open_file(source)
+    except pa.ArrowInvalid:
+        table = _read_stream_part(path, source)
+    else:
+        _check_schema(path, reader.schema)
+        table = reader.read_all()
+    return table.select(list(columns)) if columns is not None else table
+
+
+def _read_stream_part(path: Path, source: pa.NativeFile) -> pa.Table:
+    """Batches of an IPC file without a footer, up to the first incomplete one."""
+    size = source.size()
+    source.seek(0)
+    if size == 0:
+        raise InputError(f"{path}: is empty: the run ended before it wrote anything")
+    if source.read(_FILE_PREFIX_BYTES)[:6] != b"ARROW1":
+        raise InputError(f"{path}: is not an Arrow IPC file")
+    try:
+        reader = ipc.open_stream(source)
+    except (pa.ArrowInvalid, OSError):
+        raise InputError(f"{path}: is cut off inside its header: the run ended before it wrote a row") from None
+    _check_schema(path, reader.schema)
+    batches = []
+    try:
+        for batch in reader:
+            batch.validate()
+            batches.append(batch)
+    except (pa.ArrowInvalid, OSError):
+        pass  # the cut: everything before it is whole
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def _check_schema(path: Path, schema: pa.Schema) -> None:
+    metadata = schema.metadata or {}
+    version = metadata.get(b"fabemu.schema_version")
+    if version is None:
+        raise InputError(f"{path}: is an Arrow file, but not a fabemu table")
+    if int(version) > SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: has schema version {int(version)}, this fabemu reads up to {SCHEMA_VERSION}; use a newer fabemu"
+        )
+
+
+def dictionary_column(table: pa.Table, name: str) -> tuple[np.ndarray, list[str]]:
+    """Indices and values of a dictionary column.
+
+    Returns
+    -------
+    indices
+        (rows,) int64, -1 for null.
+    values
+        The names, shared by all batches of the file.
+    """
+    column = table.column(name)
+    values: list[str] = []
+    parts: list[np.ndarray] = []
+    for chunk in column.chunks:
+        values = values or chunk.dictionary.to_pylist()
+        parts.append(chunk.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64))
+    return (np.concatenate(parts) if parts else np.empty(0, np.int64)), values
+
+
+def integer_column(table: pa.Table, name: str, missing: int = NONE) -> np.ndarray:
+    """(rows,) int64 values of a column, `missing` for null."""
+    return table.column(name).fill_null(missing).to_numpy().astype(np.int64, copy=False)
+
+
+def tables_in(directory: Path) -> Iterable[str]:
+    """Names of the tables that a run directory holds."""
+    return [name for name in TABLES if table_path(directory, name).is_file()]

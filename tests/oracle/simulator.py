@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,8 +19,16 @@ from tests.oracle.switch import Switch
 RUNNING, STOPPED, DRAINED = range(3)
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """The plan asks for a compatibility rule that the oracle does not have."""
+
+
+class PacketLimitError(Exception):
+    """More transmissions than allowed; `at_ps` is the instant of the one too many."""
+
+    def __init__(self, at_ps: int) -> None:
+        super().__init__(at_ps)
+        self.at_ps = at_ps
 
 
 @dataclass
@@ -46,15 +54,15 @@ class Simulator:
     """One run of a plan.
 
     `verify_every`: devices check all their counters after each that many steps; 0 = only at the end.
-    Raises AssertionError when an invariant of MODEL 14 is broken, `Unsupported` for compatibility rules.
+    Raises AssertionError when an invariant of MODEL 14 is broken, `UnsupportedError` for compatibility rules.
     """
 
     def __init__(self, plan: Plan, *, verify_every: int = 16, packet_limit: int = 10**7) -> None:
         for name in ("ns3_buffer", "ns3_nic", "ns3_pfc", "round_robin"):
             if getattr(plan, name):
-                raise Unsupported(name)
+                raise UnsupportedError(name)
         if plan.scheduler == SCHEDULER_CREATION:
-            raise Unsupported("SCHEDULER_CREATION")
+            raise UnsupportedError("SCHEDULER_CREATION")
         # Plain lists and ints: numpy integers would wrap silently.
         values = {item.name: getattr(plan, item.name) for item in fields(plan)}
         self.plan = SimpleNamespace(
@@ -116,7 +124,7 @@ class Simulator:
         self.packets.append(row)
         self.counts["pfc_frames" if frame.kind == PFC else "packet_hops"] += 1
         if len(self.packets) > self.packet_limit:
-            raise RuntimeError("the oracle's packet limit is reached")
+            raise PacketLimitError(now)
 
     def record_drop(self, now: int, node: int, ingress: int, egress: int, cause: int, frame: Frame) -> None:
         number = frame.number & NUMBER_MASK
@@ -186,3 +194,15 @@ class Simulator:
 def simulate(plan: Plan, **options: int) -> OracleResult:
     """Run the oracle on a plan."""
     return Simulator(plan, **options).run()
+
+
+def simulate_bounded(plan: Plan, packet_limit: int) -> tuple[Plan, OracleResult]:
+    """Run a plan; one that takes more transmissions than allowed is cut at that instant.
+
+    Returns the plan that was run to its end, with an earlier `until_ps` if it was cut.
+    """
+    try:
+        return plan, simulate(plan, packet_limit=packet_limit)
+    except PacketLimitError as error:
+        plan = replace(plan, until_ps=max(1, error.at_ps))
+        return plan, simulate(plan, packet_limit=2 * packet_limit)

@@ -9,12 +9,12 @@ picosecond.
 shortest cable, then the lowest port: a message that hashing puts on a slower path of an uneven fabric is slower than
 ideal. In an even fabric all choices give the same time.
 
-**Formula.** A message is a first packet (it carries the RETH), equal packets in the middle, and a last one. Packet p starts
-on hop h when it has arrived there and packet p - 1 has left, so the completion time is the longest path through the grid of
-packets and hops, in which every point costs its wire time. As all middle packets cost the same, a longest path moves
-from one packet to the next on at most three hops: the first packet is followed up to some hop, the last one from some
-hop on, and the rest queue behind each other at the slowest hop between. The maximum over these hops is found in one
-pass from each side. A sender slower than its link costs its pacing gap instead of the wire time at the first hop.
+**Formula.** A message is a first packet (it carries the RETH), equal packets in the middle, and a last one. Packet p
+starts on hop h when it has arrived there and packet p - 1 has left, so the completion time is the longest path through
+the grid of packets and hops, in which every point costs its wire time. As all middle packets cost the same, a longest
+path moves from one packet to the next on at most three hops: the first packet is followed up to some hop, the last one
+from some hop on, and the rest queue behind each other at the slowest hop between. The maximum over these hops is found
+in one pass from each side. A sender slower than its link costs its pacing gap instead of the wire time at the first hop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.plan import CC_FIXED, FOREVER_PS, NONE, OP_SEND, ROUTE_LOCAL, ROUTE_SET_BASE, Plan
+from fabemu.plan import CC_FIXED, FOREVER_PS, NONE, OP_SEND, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE, Plan
 
 _CHUNK = 1 << 15  # messages at a time: bounds memory and keeps the columns in cache
 
@@ -87,14 +87,16 @@ def _paths(
             raise ValueError("the routes lead in a circle")
         here, towards = node[active], dst[active]
         row = plan.node_route_row[here]
-        entry = route[row, group[active]]
+        routed = row != NONE
+        entry = np.full(len(active), ROUTE_NONE, dtype=np.int32)
+        entry[routed] = route[row[routed], group[active[routed]]]
         is_set = entry <= ROUTE_SET_BASE
         port = np.where(is_set, 0, entry)
         if is_set.any():
             port[is_set] = preferred[ROUTE_SET_BASE - entry[is_set]]
         port = np.where(entry == ROUTE_LOCAL, plan.host_access_port[towards], port)
-        only = row == NONE  # a host with one port
-        port[only] = plan.node_port_start[here[only]]
+        # A host with one port has no row.
+        port[~routed] = plan.node_port_start[here[~routed]]
         if (port < 0).any():
             raise ValueError("a send has no route")
         column = np.zeros(count, dtype=np.int32)

@@ -107,7 +107,9 @@ def test_sets_are_distinct_sorted_and_of_one_node(ports: Ports) -> None:
 def path_count(ports: Ports, routes: Routes, src: int, dst: int) -> int:
     if src == dst:
         return 1
-    return sum(path_count(ports, routes, int(ports.peer_node[port]), dst) for port in next_hops(ports, routes, src, dst))
+    return sum(
+        path_count(ports, routes, int(ports.peer_node[port]), dst) for port in next_hops(ports, routes, src, dst)
+    )
 
 
 def test_ports_are_numbered_by_node_and_cable() -> None:
@@ -180,7 +182,11 @@ def test_isolated_hosts_are_reached_by_nothing() -> None:
 
 
 def test_long_chain_and_wide_switch() -> None:
-    for fabric in (chain(switches=200, hosts_per_switch=1), single_switch(hosts=4096), dumbbell(left=3, right=2, trunks=70)):
+    for fabric in (
+        chain(switches=200, hosts_per_switch=1),
+        single_switch(hosts=4096),
+        dumbbell(left=3, right=2, trunks=70),
+    ):
         ports = ports_of(fabric)
         routes = shortest_paths(ports)
         assert reachable(ports, routes, np.array([0]), np.array([fabric.host_count - 1])).all()

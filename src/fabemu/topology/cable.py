@@ -27,8 +27,8 @@ class Cable(NamedTuple):
 class Fabric:
     """Hosts, switches and cables.
 
-    Node ids count the hosts first, 0..H-1 in the order of `host_names`, then the switches. `switch_tiers` has one tier name
-    per switch. The order of `cables` numbers the ports of every node.
+    Node ids count the hosts first, 0..H-1 in the order of `host_names`, then the switches. `switch_tiers` has one tier
+    name per switch. The order of `cables` numbers the ports of every node.
     """
 
     host_names: list[str]

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fabemu.errors import ScenarioError
+from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.fabric import Chain, Dumbbell, FatTree, Graph, LeafSpine, SingleSwitch
 from fabemu.topology.cable import Cable, Fabric
 from fabemu.topology.fat_tree import fat_tree
@@ -85,4 +85,4 @@ def check_fabric(fabric: Fabric) -> None:
         elif cable.a == cable.b:
             problems.append(f'cable {index} joins "{names[cable.a]}" to itself')
     if problems:
-        raise ScenarioError("\n".join(problems[:20]))
+        raise ScenarioError(Problem("", "fabric", message) for message in problems[:20])

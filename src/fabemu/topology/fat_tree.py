@@ -8,7 +8,7 @@ from fabemu.topology.cable import Cable, Fabric, host_cables, numbered
 def fat_tree(*, pods: int, edges_per_pod: int, aggs_per_pod: int, cores: int, hosts_per_edge: int) -> Fabric:
     """Every edge switch is cabled to every aggregation switch of its pod.
 
-    Aggregation switch i of every pod is cabled to the i-th share of the cores, so that a core reaches each pod by one cable.
+    Aggregation switch i of every pod is cabled to the i-th share of the cores: a core reaches each pod by one cable.
     Names edge{pod}-{i}, agg{pod}-{i}, core{i}; cable tiers "host", "edge-agg", "agg-core"; switch tiers "edge", "agg",
     "core". Raises ValueError unless `cores` is a multiple of `aggs_per_pod`.
     """
@@ -41,4 +41,3 @@ def fat_tree(*, pods: int, edges_per_pod: int, aggs_per_pod: int, cores: int, ho
         switch_tiers=["edge"] * edge_count + ["agg"] * agg_count + ["core"] * cores,
         cables=cables,
     )
-

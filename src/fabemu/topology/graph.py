@@ -29,16 +29,14 @@ def graph_fabric(host_names: Sequence[str], switch_names: Sequence[str], cables:
 def link_cables(links: Sequence[GraphLink], host_names: Sequence[str], switch_names: Sequence[str]) -> list[Cable]:
     """Cables of the links of a scenario, whose ends it has checked."""
     ids = _node_ids(host_names, switch_names)
-    return [
-        _cable(ids[link.a], ids[link.b], link.tier, link.rate, link.delay_ps, len(host_names)) for link in links
-    ]
+    return [_cable(ids[link.a], ids[link.b], link.tier, link.rate, link.delay_ps, len(host_names)) for link in links]
 
 
 def read_link_file(path: Path, host_names: Sequence[str], switch_names: Sequence[str]) -> list[Cable]:
     """Read the cables of a CSV file with a header; lines that start with # are comments.
 
-    Raises InputError, which names the file and the line of everything that is wrong: unreadable file, missing or unknown
-    columns, unknown devices (with the nearest name), links of a device to itself, wrong units.
+    Raises InputError, which names the file and the line of everything that is wrong: unreadable file, missing or
+    unknown columns, unknown devices (with the nearest name), links of a device to itself, wrong units.
     """
     rows = _rows(_text(path), path)
     if not rows:

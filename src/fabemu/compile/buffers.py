@@ -1,0 +1,367 @@
+"""Buffers, PFC and ECN of all switch ports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabemu.compile.wiring import Wiring
+from fabemu.errors import Problem, ScenarioError
+from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
+from fabemu.scenario.device import Switch
+from fabemu.scenario.model import Scenario
+from fabemu.topology.cable import Fabric
+from fabemu.units import format_bytes, format_rate, format_time
+
+NEVER_MARK_BYTES = 2**31 - 1
+"""ECN threshold that no queue reaches."""
+
+_Q16 = 1 << 16
+_Q32 = 1 << 32
+_INT64_MAX = 2**63 - 1
+_AUTO_ALPHA = Fraction(1, 8)
+
+# Columns of the parameters of one kind of port, one value per class.
+_RESERVED, _HEADROOM, _ALPHA, _XON, _EGRESS_ALPHA, _KMIN, _KMAX, _PMAX = range(8)
+
+
+@dataclass(frozen=True)
+class FrameLimits:
+    """What the buffers must know of frames, bytes."""
+
+    largest_bytes: int
+    pfc_bytes: int
+    wire_overhead_bytes: int
+
+
+@dataclass(frozen=True)
+class _PortKind:
+    """Ports that share all their parameters."""
+
+    switch: Switch
+    rate_bps: int
+    delay_ps: int
+    response_ps: int  # of the peer, to the PFC frames that this port sends
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Fields of `Plan` by name, and warnings."""
+
+    fields: dict[str, NDArray[Any]]
+    warnings: tuple[str, ...]
+
+
+def compile_buffers(
+    scenario: Scenario, fabric: Fabric, wiring: Wiring, switches: Sequence[Switch], frames: FrameLimits
+) -> Buffers:
+    """Work out every priority group and egress queue.
+
+    The PFC response delay of a host is that of the switch it is cabled to.
+
+    Raises ScenarioError when the reserved and headroom bytes of a switch do not fit its buffer.
+    """
+    ports = wiring.ports
+    host_count, port_count = fabric.host_count, len(ports.port_node)
+    classes = scenario.classes_by_priority
+    response_ps = _response_ps(wiring, switches)
+    kinds: dict[tuple[int, int, int, int], int] = {}
+    members: list[_PortKind] = []
+    kind_of_port = np.full(port_count, -1, dtype=np.int64)
+    first_switch_port = int(ports.node_port_start[host_count])
+    peer_response = response_ps[ports.port_peer].tolist()
+    columns = zip(
+        ports.port_node[first_switch_port:].tolist(),
+        wiring.rate_bps[first_switch_port:].tolist(),
+        wiring.delay_ps[first_switch_port:].tolist(),
+        peer_response[first_switch_port:],
+        strict=True,
+    )
+    for port, (node, rate, delay, response) in enumerate(columns, start=first_switch_port):
+        switch = switches[node - host_count]
+        key = (id(switch), rate, delay, response)
+        if key not in kinds:
+            kinds[key] = len(members)
+            members.append(_PortKind(switch, rate, delay, response))
+        kind_of_port[port] = kinds[key]
+
+    nic_rate_bps = int(wiring.rate_bps[0]) if first_switch_port else 0  # the first host that has a cable
+    table = np.zeros((len(members) + 1, 8, len(classes)), dtype=np.int64)  # the last row is for hosts' ports
+    table[-1, [_KMIN, _KMAX]] = NEVER_MARK_BYTES
+    for index, kind in enumerate(members):
+        table[index] = _kind_parameters(scenario, kind, nic_rate_bps, frames)
+    per_port = table[kind_of_port]
+
+    lossless = np.array([item.lossless for item in classes])
+    pool_bytes, problems = _pools(scenario, fabric, wiring, switches, members, kind_of_port, per_port, lossless)
+    if problems:
+        raise ScenarioError(problems)
+    pause_ps = np.zeros(port_count, dtype=np.int64)
+    if scenario.compat != "ns3":
+        kind_pause = [-(-kind.switch.pfc.quanta * 512 * 10**12 // kind.rate_bps) for kind in members] + [0]
+        pause_ps = np.array(kind_pause, dtype=np.int64)[kind_of_port]
+    warnings = (
+        _headroom_warnings(wiring, members, kind_of_port, table, frames, lossless)
+        + _pause_warnings(scenario, wiring, members, kind_of_port, frames, lossless)
+        + _ecn_warnings(scenario, fabric, wiring, members, kind_of_port, table, pool_bytes)
+    )
+    names = (
+        "pq_reserved_bytes",
+        "pq_headroom_bytes",
+        "pq_alpha_q16",
+        "pq_xon_offset_bytes",
+        "pq_egress_alpha_q16",
+        "pq_kmin_bytes",
+        "pq_kmax_bytes",
+        "pq_pmax_q32",
+    )
+    fields: dict[str, NDArray[Any]] = {name: per_port[:, column].ravel() for column, name in enumerate(names)}
+    fields |= {
+        "port_pause_ps": pause_ps,
+        "port_pfc_response_ps": response_ps,
+        "switch_buffer_bytes": np.array([switch.buffer for switch in switches], dtype=np.int64),
+        "switch_pool_bytes": pool_bytes,
+        "switch_latency_ps": np.array([switch.latency for switch in switches], dtype=np.int64),
+    }
+    return Buffers(fields, tuple(warnings))
+
+
+def dynamic_alpha(switch: Switch, rate_bps: int, nic_rate_bps: int) -> Fraction:
+    """Ingress alpha of the lossless classes at a port of this rate.
+
+    "auto" is 1/8 up to the rate of the NICs and twice as much for every doubling above it, at most 1.
+    """
+    if switch.pfc.alpha != "auto":
+        return switch.pfc.alpha
+    alpha = _AUTO_ALPHA
+    while nic_rate_bps and rate_bps > nic_rate_bps and alpha < 1:
+        alpha *= 2
+        rate_bps //= 2
+    return alpha
+
+
+def _response_ps(wiring: Wiring, switches: Sequence[Switch]) -> NDArray[np.int64]:
+    """(P,) from receipt of a PFC frame to its effect."""
+    ports = wiring.ports
+    # Hosts have no such key: they respond as fast as the switch at the other end.
+    of_node = np.zeros(ports.node_count, dtype=np.int64)
+    of_node[ports.host_count :] = [switch.pfc.response_delay for switch in switches]
+    own, other = of_node[ports.port_node], of_node[ports.peer_node]
+    return np.where(ports.port_node < ports.host_count, other, own)
+
+
+def _bound_bytes(kind: _PortKind, frames: FrameLimits) -> int:
+    """Headroom that a priority group of such a port needs."""
+    return headroom_bound_bytes(
+        rate_bps=kind.rate_bps,
+        delay_ps=kind.delay_ps,
+        response_ps=kind.response_ps,
+        frame_bytes=frames.largest_bytes,
+        pfc_bytes=frames.pfc_bytes,
+        wire_overhead_bytes=frames.wire_overhead_bytes,
+    )
+
+
+def _kind_parameters(scenario: Scenario, kind: _PortKind, nic_rate_bps: int, frames: FrameLimits) -> NDArray[np.int64]:
+    """(8, C) parameters of one kind of port."""
+    classes = scenario.classes_by_priority
+    switch, pfc, lossy = kind.switch, kind.switch.pfc, kind.switch.lossy
+    if pfc.headroom != "auto":
+        headroom = pfc.headroom
+    elif scenario.compat == "ns3":
+        headroom = ns3_headroom_bytes(rate_bps=kind.rate_bps, delay_ps=kind.delay_ps)
+    else:
+        headroom = _bound_bytes(kind, frames)
+    alpha = dynamic_alpha(switch, kind.rate_bps, nic_rate_bps)
+    marking = switch.ecn.at_rate(kind.rate_bps)
+    values = np.zeros((8, len(classes)), dtype=np.int64)
+    for column, item in enumerate(classes):
+        if item.lossless:
+            ingress = (pfc.reserved, headroom, _q16(alpha), pfc.xon_offset, 0)
+        else:
+            ingress = (lossy.reserved, 0, _q16(lossy.alpha), 0, _q16(lossy.egress_alpha))
+        values[: _EGRESS_ALPHA + 1, column] = ingress
+        if switch.ecn.enabled and item.ecn:
+            values[_KMIN:, column] = (marking.kmin, marking.kmax, round(marking.pmax * _Q32))
+        else:
+            values[_KMIN:, column] = (NEVER_MARK_BYTES, NEVER_MARK_BYTES, 0)
+    return values
+
+
+def _q16(alpha: Fraction) -> int:
+    """Alpha in units of 1/65536, never 0: a threshold of nothing would be another rule."""
+    return max(1, round(alpha * _Q16))
+
+
+def _pools(
+    scenario: Scenario,
+    fabric: Fabric,
+    wiring: Wiring,
+    switches: Sequence[Switch],
+    members: Sequence[_PortKind],
+    kind_of_port: NDArray[np.int64],
+    per_port: NDArray[np.int64],
+    lossless: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], list[Problem]]:
+    """(S,) shared pool of every switch, and what does not fit."""
+    ports = wiring.ports
+    first = int(ports.node_port_start[fabric.host_count])
+    owner = ports.port_node[first:] - fabric.host_count
+    if scenario.compat == "ns3":
+        # That simulator sets aside one headroom and one reserve per port, whatever the number of classes.
+        rules = [
+            (kind.switch.pfc.reserved, ns3_headroom_bytes(rate_bps=kind.rate_bps, delay_ps=kind.delay_ps))
+            if kind.switch.pfc.headroom == "auto"
+            else (kind.switch.pfc.reserved, kind.switch.pfc.headroom)
+            for kind in members
+        ]
+        terms = np.array([*rules, (0, 0)], dtype=np.int64).reshape(-1, 2)[kind_of_port[first:]]
+        reserved_of_port, headroom_of_port = terms[:, 0], terms[:, 1]
+    else:
+        reserved_of_port = per_port[first:, _RESERVED].sum(axis=1)
+        headroom_of_port = per_port[first:, _HEADROOM].sum(axis=1)
+    reserved = np.zeros(fabric.switch_count, dtype=np.int64)
+    headroom = np.zeros(fabric.switch_count, dtype=np.int64)
+    np.add.at(reserved, owner, reserved_of_port)
+    np.add.at(headroom, owner, headroom_of_port)
+    buffer = np.array([switch.buffer for switch in switches], dtype=np.int64)
+    pool = buffer - reserved - headroom
+    port_count = np.diff(ports.node_port_start)[fabric.host_count :]
+
+    found: list[tuple[str, str]] = []
+    for index in np.flatnonzero(pool < 0).tolist():
+        total = int(reserved[index] + headroom[index])
+        found.append(
+            (
+                f"reserved {_count(reserved[index])} + headroom {_count(headroom[index])} = {_count(total)} on "
+                f"{port_count[index]} ports do not fit buffer = {_shown(int(buffer[index]))}: "
+                f"{_count(total - int(buffer[index]))} too much",
+                fabric.switch_names[index],
+            )
+        )
+    # The dynamic threshold is a product of pool and alpha in 64 bits.
+    alpha_max = np.zeros(fabric.switch_count, dtype=np.int64)
+    np.maximum.at(alpha_max, owner, per_port[first:, [_ALPHA, _EGRESS_ALPHA]].max(axis=(1, 2), initial=1))
+    for index in np.flatnonzero(pool > _INT64_MAX // np.maximum(alpha_max, 1)).tolist():
+        found.append(
+            (
+                f"buffer = {_shown(int(buffer[index]))} with an alpha of {alpha_max[index] / _Q16:g} is more than 64 "
+                f"bits hold; at most {_count(_INT64_MAX // int(alpha_max[index]))} are supported",
+                fabric.switch_names[index],
+            )
+        )
+    return pool, [Problem("", "switch.buffer", f"{owners}: {text}") for text, owners in _grouped(found)]
+
+
+def _headroom_warnings(
+    wiring: Wiring,
+    members: Sequence[_PortKind],
+    kind_of_port: NDArray[np.int64],
+    table: NDArray[np.int64],
+    frames: FrameLimits,
+    lossless: NDArray[np.bool_],
+) -> list[str]:
+    """Headroom below the bound."""
+    if not lossless.any():
+        return []
+    found: list[tuple[str, str]] = []
+    short: dict[int, str] = {}
+    for index, kind in enumerate(members):
+        given, bound = int(table[index, _HEADROOM, lossless].min()), _bound_bytes(kind, frames)
+        if given < bound:
+            short[index] = (
+                f"headroom {_count(given)} is below the {_count(bound)} that {format_rate(kind.rate_bps)}, "
+                f"{format_time(kind.delay_ps)} and frames of {_count(frames.largest_bytes)} need: "
+                "lossless classes may drop"
+            )
+    for port in np.flatnonzero(np.isin(kind_of_port, list(short))).tolist():
+        found.append((short[int(kind_of_port[port])], wiring.names[port]))
+    return [f"{owners}: {text}" for text, owners in _grouped(found)]
+
+
+def _pause_warnings(
+    scenario: Scenario,
+    wiring: Wiring,
+    members: Sequence[_PortKind],
+    kind_of_port: NDArray[np.int64],
+    frames: FrameLimits,
+    lossless: NDArray[np.bool_],
+) -> list[str]:
+    """Pauses that run out before their refresh can arrive: it is sent at half time, behind the frame on the wire."""
+    if scenario.compat == "ns3" or not lossless.any():
+        return []
+    found: list[tuple[str, str]] = []
+    short: dict[int, str] = {}
+    for index, kind in enumerate(members):
+        pause_ps = -(-kind.switch.pfc.quanta * 512 * 10**12 // kind.rate_bps)
+        wire_ps = -(-(frames.largest_bytes + frames.wire_overhead_bytes) * 8 * 10**12 // kind.rate_bps)
+        if pause_ps - pause_ps // 2 < wire_ps:
+            short[index] = (
+                f"quanta = {kind.switch.pfc.quanta} pause for {format_time(pause_ps)}, less than twice the "
+                f"{format_time(wire_ps)} of the largest frame: pauses run out before they are refreshed"
+            )
+    for port in np.flatnonzero(np.isin(kind_of_port, list(short))).tolist():
+        found.append((short[int(kind_of_port[port])], wiring.names[port]))
+    return [f"{owners}: {text}" for text, owners in _grouped(found)]
+
+
+def _ecn_warnings(
+    scenario: Scenario,
+    fabric: Fabric,
+    wiring: Wiring,
+    members: Sequence[_PortKind],
+    kind_of_port: NDArray[np.int64],
+    table: NDArray[np.int64],
+    pool_bytes: NDArray[np.int64],
+) -> list[str]:
+    """ECN thresholds above the use at which PFC pauses a priority group that is alone in filling the pool."""
+    marking = [column for column, item in enumerate(scenario.classes_by_priority) if item.lossless and item.ecn]
+    if not marking:
+        return []
+    column = marking[0]  # all of them have the same parameters
+    first = int(wiring.ports.node_port_start[fabric.host_count])
+    owner = wiring.ports.port_node[first:] - fabric.host_count
+    found: list[tuple[str, str]] = []
+    for switch, kind in np.unique(np.stack([owner, kind_of_port[first:]], axis=1), axis=0).tolist():
+        if not members[kind].switch.ecn.enabled:
+            continue
+        alpha, kmin, kmax = (int(table[kind, row, column]) for row in (_ALPHA, _KMIN, _KMAX))
+        threshold = int(pool_bytes[switch]) * alpha // (_Q16 + alpha)
+        key, value = ("kmin", kmin) if kmin > threshold else ("kmax", kmax)
+        if value > threshold:
+            effect = "before any packet is marked" if key == "kmin" else "before every packet is marked"
+            text = (
+                f"ECN {key} = {_shown(value)} is above the PFC threshold {_count(threshold)} that one congested "
+                f"priority group reaches (pool {_count(int(pool_bytes[switch]))}, alpha {alpha / _Q16:g}): PFC pauses {effect}"
+            )
+            found.append((text, fabric.switch_names[switch]))
+    return [f"{owners}: {text}" for text, owners in _grouped(found)]
+
+
+def _grouped(found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Join equal texts: (text, "leaf0 and 7 more")."""
+    owners: dict[str, list[str]] = {}
+    for text, owner in found:
+        owners.setdefault(text, [])
+        if owner not in owners[text][-1:]:
+            owners[text].append(owner)
+    return [
+        (text, names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more")
+        for text, names in owners.items()
+    ]
+
+
+def _count(size_bytes: int) -> str:
+    """Bytes in full: sums must be comparable digit by digit."""
+    return f"{size_bytes:,} B"
+
+
+def _shown(size_bytes: int) -> str:
+    """Bytes as a user writes them, with the full figure."""
+    text = format_bytes(size_bytes)
+    return text if text == f"{size_bytes}B" else f"{text} ({_count(size_bytes)})"

@@ -1,0 +1,226 @@
+"""From a scenario to a plan, with the names that the plan leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabemu.compile.adapters import compile_adapters
+from fabemu.compile.buffers import FrameLimits, compile_buffers
+from fabemu.compile.traffic import compile_traffic
+from fabemu.compile.wiring import Wiring, wire
+from fabemu.errors import Problem, ScenarioError
+from fabemu.hashing import STREAM_ECMP, hash64, low32
+from fabemu.ideal import ideal_completion_ps
+from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, Plan
+from fabemu.routing import Routes, reachable, shortest_paths
+from fabemu.scenario.device import Switch
+from fabemu.scenario.model import Scenario
+from fabemu.topology.fabric import Fabric, build_fabric
+from fabemu.workload import compile_workload
+from fabemu.workload.flow import FlowTable
+
+_SHOWN_MAX = 20
+"""Pairs of hosts that one message lists."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Compiled:
+    """A plan and everything needed to speak of it in the user's words.
+
+    Attributes
+    ----------
+    plan
+        What the engine runs. Operation i is flow i.
+    fabric
+        Devices and cables.
+    flows
+        The flow table; `flows.label_id` and `labels` say to which workload an operation belongs.
+    ideal_ps
+        (O,) int64, completion time of every send on an empty network, from posting to the last byte at the receiver;
+        -1 for other operations. See `fabemu.ideal`.
+    node_names
+        Names by node id, hosts first.
+    port_names
+        Names by port id: "leaf0->spine1", with "#0", "#1", ... where several cables join the same two devices.
+    class_names
+        Names by class id, highest priority first.
+    labels
+        Labels of the workloads, by label id.
+    host_rate_bps
+        (H,) int64, sum of the rates of each host's ports.
+    warnings
+        What a user should know before trusting the result, one sentence each.
+    """
+
+    plan: Plan
+    fabric: Fabric
+    flows: FlowTable
+    ideal_ps: NDArray[np.int64]
+    node_names: tuple[str, ...]
+    port_names: tuple[str, ...]
+    class_names: tuple[str, ...]
+    labels: tuple[str, ...]
+    host_rate_bps: NDArray[np.int64]
+    warnings: tuple[str, ...]
+
+
+def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTable | None = None) -> Compiled:
+    """Compile a scenario.
+
+    Parameters
+    ----------
+    scenario
+        The validated scenario.
+    base_dir
+        Directory of the scenario file; files that it names are relative to it.
+    flows
+        Traffic to use instead of the scenario's workloads.
+
+    Raises
+    ------
+    ScenarioError
+        The parts of the scenario do not fit each other: buffers too small, unknown devices, unreachable destinations.
+    InputError
+        A file that the scenario names is wrong.
+    """
+    fabric = build_fabric(scenario, base_dir)
+    wiring = wire(scenario, fabric)
+    host_rate_bps = wiring.host_rate_bps()
+    if flows is None:
+        flows = compile_workload(scenario, fabric, base_dir, host_rate_bps)
+    routes = shortest_paths(wiring.ports)
+    _check_flows(flows, fabric, wiring, routes, len(scenario.classes))
+
+    ns3 = scenario.compat == "ns3"
+    switches = [
+        scenario.switch_for(tier, name) for tier, name in zip(fabric.switch_tiers, fabric.switch_names, strict=True)
+    ]
+    buffers = compile_buffers(scenario, fabric, wiring, switches, _frame_limits(scenario))
+    frames, ports = scenario.frames, wiring.ports
+    sampled = scenario.trace.interval != "off" and "ports" in scenario.trace.tables
+    classes = scenario.classes_by_priority
+    plan = Plan(
+        seed=scenario.seed,
+        until_ps=FOREVER_PS if scenario.until is None else scenario.until,
+        sample_ps=scenario.trace.interval if sampled and scenario.trace.interval != "off" else 0,
+        scheduler=SCHEDULER_CREATION if ns3 else SCHEDULER_WINDOW,
+        truncate_ns=ns3,
+        ns3_buffer=ns3,
+        ns3_nic=ns3,
+        ns3_pfc=ns3,
+        round_robin=ns3,
+        mtu_bytes=scenario.nic.mtu,
+        header_bytes=frames.header_bytes,
+        reth_bytes=frames.reth,
+        ack_bytes=frames.ack_bytes,
+        cnp_bytes=frames.cnp_bytes,
+        pfc_bytes=frames.pfc,
+        wire_overhead_bytes=frames.wire_overhead,
+        frame_min_bytes=frames.minimum,
+        pad_bytes=frames.pad,
+        class_lossless=np.array([item.lossless for item in classes]),
+        class_ecn=np.array([item.ecn for item in classes]),
+        # In that simulator ACKs are in the class of their data (MODEL 13).
+        class_ack=np.arange(len(classes)) if ns3 else np.array(scenario.class_ack_ids),
+        cnp_class=scenario.cnp_class_id,
+        host_count=fabric.host_count,
+        node_port_start=ports.node_port_start,
+        node_seed=_ecmp_seeds(scenario.seed, fabric, switches),
+        node_route_row=routes.node_route_row,
+        port_node=ports.port_node,
+        port_peer=ports.port_peer,
+        port_rate_bps=wiring.rate_bps,
+        port_delay_ps=wiring.delay_ps,
+        host_group=routes.host_group,
+        host_access_port=routes.host_access_port,
+        route=routes.route.ravel(),
+        group_count=routes.group_count,
+        nexthop_start=routes.nexthop_start,
+        nexthop_port=routes.nexthop_port,
+        **buffers.fields,
+        **compile_adapters(scenario, fabric),
+        **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
+    )
+    return Compiled(
+        plan=plan,
+        fabric=fabric,
+        flows=flows,
+        ideal_ps=ideal_completion_ps(plan),
+        node_names=tuple(fabric.node_names),
+        port_names=wiring.names,
+        class_names=tuple(item.name for item in classes),
+        labels=tuple(flows.labels),
+        host_rate_bps=host_rate_bps,
+        warnings=(*_fabric_warnings(scenario, fabric, wiring), *buffers.warnings, *flows.warnings),
+    )
+
+
+def _frame_limits(scenario: Scenario) -> FrameLimits:
+    """The largest frame of any kind, with the sizes of MODEL 3."""
+    frames = scenario.frames
+    data = -(-scenario.nic.mtu // frames.pad) * frames.pad + frames.header_bytes + frames.reth
+    return FrameLimits(
+        largest_bytes=max(data, frames.ack_bytes, frames.cnp_bytes, frames.minimum),
+        pfc_bytes=max(frames.pfc, frames.minimum),
+        wire_overhead_bytes=frames.wire_overhead,
+    )
+
+
+def _ecmp_seeds(seed: int, fabric: Fabric, switches: list[Switch]) -> NDArray[np.uint32]:
+    """(N,) seed of every node's choice; a host's is always its own."""
+    seeds = low32(hash64(seed, STREAM_ECMP, np.arange(fabric.node_count)))
+    for node, switch in enumerate(switches, start=fabric.host_count):
+        if switch.ecmp_seed != "per-switch":
+            seeds[node] = switch.ecmp_seed
+    return seeds
+
+
+def _check_flows(flows: FlowTable, fabric: Fabric, wiring: Wiring, routes: Routes, class_count: int) -> None:
+    """Raise ScenarioError for flows that no fabric or not this one can carry."""
+    names = fabric.node_names
+    problems: list[str] = []
+    for column, end in ((flows.src, "source"), (flows.dst, "destination")):
+        outside = np.flatnonzero((column < 0) | (column >= fabric.host_count))
+        for flow in outside[:_SHOWN_MAX].tolist():
+            node = int(column[flow])
+            known = names[node] if 0 <= node < len(names) else str(node)
+            problems.append(f"flow {flow}: its {end} {known} is not a host; only hosts send and receive")
+    if problems:
+        raise ScenarioError(Problem("", "", message) for message in problems)
+    for flow in np.flatnonzero(flows.src == flows.dst)[:_SHOWN_MAX].tolist():
+        problems.append(f'flow {flow}: host "{names[flows.src[flow]]}" sends to itself')
+    for flow in np.flatnonzero((flows.bytes < 0) | (flows.start_ps < 0))[:_SHOWN_MAX].tolist():
+        problems.append(f"flow {flow}: negative size or start time")
+    for flow in np.flatnonzero(flows.class_id >= class_count)[:_SHOWN_MAX].tolist():
+        problems.append(f"flow {flow}: class {flows.class_id[flow]} of {class_count}")
+    lost = np.flatnonzero(~reachable(wiring.ports, routes, flows.src, flows.dst) & (flows.src != flows.dst))
+    pairs = dict.fromkeys(zip(flows.src[lost].tolist(), flows.dst[lost].tolist(), strict=True))
+    degree = wiring.ports.degree
+    for src, dst in list(pairs)[:_SHOWN_MAX]:
+        isolated = [names[host] for host in (src, dst) if degree[host] == 0]
+        reason = f"{' and '.join(isolated)} ha{'ve' if len(isolated) > 1 else 's'} no link" if isolated else "no path"
+        problems.append(f"{names[dst]} is unreachable from {names[src]}: {reason}")
+    if len(pairs) > _SHOWN_MAX:
+        problems.append(f"and {len(pairs) - _SHOWN_MAX} more unreachable pairs of hosts")
+    if problems:
+        raise ScenarioError(Problem("", "", message) for message in problems)
+
+
+def _fabric_warnings(scenario: Scenario, fabric: Fabric, wiring: Wiring) -> list[str]:
+    """Devices without a cable, and settings that the compatibility mode leaves without effect."""
+    warnings = []
+    degree = wiring.ports.degree
+    lonely = [fabric.node_names[node] for node in np.flatnonzero(degree == 0).tolist()]
+    if lonely:
+        more = f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
+        warnings.append(f"{', '.join(lonely[:5])}{more}: no link")
+    moved = [item.name for item in scenario.classes if item.ack_class not in ("same", item.name)]
+    if scenario.compat == "ns3" and moved:
+        warnings.append(
+            f'class {", ".join(moved)}: compat = "ns3" keeps ACKs in the class of their data, not in ack_class'
+        )
+    return warnings

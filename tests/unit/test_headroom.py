@@ -1,0 +1,41 @@
+"""The headroom bound against figures worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
+
+NS_PER_METRE = 5
+
+
+@pytest.mark.parametrize(
+    ("rate_gbps", "length_m", "at_once", "after_614_4_ns"),
+    [
+        (100, 5, 13_223, 20_903),
+        (400, 5, 15_098, 45_818),
+        (400, 100, 62_598, 93_318),
+        (400, 300, 162_598, 193_318),
+        (800, 300, 312_598, 374_038),
+    ],
+)
+def test_bound_of_4158_byte_frames(rate_gbps: int, length_m: int, at_once: int, after_614_4_ns: int) -> None:
+    for response_ps, expected in ((0, at_once), (614_400, after_614_4_ns)):
+        bound = headroom_bound_bytes(
+            rate_bps=rate_gbps * 10**9,
+            delay_ps=length_m * NS_PER_METRE * 1000,
+            response_ps=response_ps,
+            frame_bytes=4158,
+        )
+        assert bound == expected
+
+
+def test_bound_rounds_up_at_rates_that_do_not_divide() -> None:
+    exact = 4158 + (4178 + 84) + 2 * 1e-6 * 70e9 / 8 + 4178
+    bound = headroom_bound_bytes(rate_bps=70 * 10**9, delay_ps=10**6, frame_bytes=4158)
+    assert exact <= bound <= exact + 2
+
+
+@pytest.mark.parametrize(("rate_gbps", "expected"), [(100, 37_500), (400, 150_000), (25, 9_375)])
+def test_ns3_headroom_at_one_microsecond(rate_gbps: int, expected: int) -> None:
+    assert ns3_headroom_bytes(rate_bps=rate_gbps * 10**9, delay_ps=10**6) == expected

@@ -24,10 +24,10 @@ def _unsigned64(value: ArrayLike | int) -> NDArray[np.uint64]:
 
 def mix64(x: ArrayLike | int) -> NDArray[np.uint64]:
     """Finaliser of splitmix64 (Steele, Lea, Flood 2014) of each value; at least one-dimensional."""
-    x = _unsigned64(x)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    h = _unsigned64(x)
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))
 
 
 def hash64(*values: ArrayLike | int) -> NDArray[np.uint64]:
@@ -43,10 +43,10 @@ def hash64(*values: ArrayLike | int) -> NDArray[np.uint64]:
 
 def mix32(x: ArrayLike | int) -> NDArray[np.uint32]:
     """Finaliser of 32-bit murmur3 of each value; at least one-dimensional."""
-    x = (_unsigned64(x) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return x ^ (x >> np.uint32(16))
+    h = low32(_unsigned64(x))
+    h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return h ^ (h >> np.uint32(16))
 
 
 def low32(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:

@@ -14,7 +14,8 @@ starts on hop h when it has arrived there and packet p - 1 has left, so the comp
 the grid of packets and hops, in which every point costs its wire time. As all middle packets cost the same, a longest
 path moves from one packet to the next on at most three hops: the first packet is followed up to some hop, the last one
 from some hop on, and the rest queue behind each other at the slowest hop between. The maximum over these hops is found
-in one pass from each side. A sender slower than its link costs its pacing gap instead of the wire time at the first hop.
+in one pass from each side. A sender slower than its link costs its pacing gap instead of the wire time at the first
+hop.
 """
 
 from __future__ import annotations

@@ -64,7 +64,9 @@ def chain_with(rates: list[int], delays: list[int]) -> dict[str, Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    sizes=st.lists(st.integers(0, 4000) | st.sampled_from([0, 255, 256, 257, 511, 512, 513, 768]), min_size=1, max_size=4),
+    sizes=st.lists(
+        st.integers(0, 4000) | st.sampled_from([0, 255, 256, 257, 511, 512, 513, 768]), min_size=1, max_size=4
+    ),
     rates=st.lists(st.integers(10**9, 10**12) | st.just(10**11), min_size=1, max_size=6),
     delay=st.integers(0, 10**6),
     latency=st.integers(0, 10**6),
@@ -87,9 +89,7 @@ def test_equals_the_walk(
         switch={"latency": f"{latency}ps", "buffer": "8GiB"},
     )
     expected = [
-        walked_ps(
-            cut(size, 256), rates, delays, latency_ps=latency, pace_bps=pace, reth=reth, minimum=minimum
-        )
+        walked_ps(cut(size, 256), rates, delays, latency_ps=latency, pace_bps=pace, reth=reth, minimum=minimum)
         for size in sizes
     ]
     assert result.ideal_ps.tolist() == expected
@@ -123,7 +123,10 @@ def test_prefers_the_fastest_of_uneven_links() -> None:
     fabric = {"kind": "leaf-spine", "leaves": 2, "hosts_per_leaf": 1, "spines": 2}
     slow = {"link": {"rate": "100Gbps", "override": [{"between": ["leaf0", "spine0"], "rate": "10Gbps"}]}}
     flows = [{"src": "h0", "dst": "h1", "size": "100KB"}]
-    assert compiled(fabric, flows, **slow).ideal_ps.tolist() == compiled(fabric, flows, link={"rate": "100Gbps"}).ideal_ps.tolist()
+    assert (
+        compiled(fabric, flows, **slow).ideal_ps.tolist()
+        == compiled(fabric, flows, link={"rate": "100Gbps"}).ideal_ps.tolist()
+    )
 
 
 def test_ten_terabytes_do_not_overflow() -> None:

@@ -337,7 +337,8 @@ def _ecn_warnings(
             effect = "before any packet is marked" if key == "kmin" else "before every packet is marked"
             text = (
                 f"ECN {key} = {_shown(value)} is above the PFC threshold {_count(threshold)} that one congested "
-                f"priority group reaches (pool {_count(int(pool_bytes[switch]))}, alpha {alpha / _Q16:g}): PFC pauses {effect}"
+                f"priority group reaches (pool {_count(int(pool_bytes[switch]))}, alpha {alpha / _Q16:g}): "
+                f"PFC pauses {effect}"
             )
             found.append((text, fabric.switch_names[switch]))
     return [f"{owners}: {text}" for text, owners in _grouped(found)]

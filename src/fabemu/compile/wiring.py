@@ -91,12 +91,11 @@ def _refuse_unknown(scenario: Scenario, fabric: Fabric, parallel: Counter[tuple[
             problems.append(Problem("", f"link.override.{index}.index", message, str(link.index)))
     switches = set(fabric.switch_names)
     hosts = set(fabric.host_names)
-    for key, overrides, known, noun in (
-        ("switch", scenario.switch.override, switches, "switch"),
-        ("nic", scenario.nic.override, hosts, "host"),
+    for key, overridden, known, noun in (
+        ("switch", [item.name for item in scenario.switch.override], switches, "switch"),
+        ("nic", [item.name for item in scenario.nic.override], hosts, "host"),
     ):
-        for index, override in enumerate(overrides):
-            name = override.name
+        for index, name in enumerate(overridden):
             if name in known:
                 continue
             other = f'"{name}" is a {"host" if noun == "switch" else "switch"}, not a {noun}'

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabemu._core.engine import Engine
 from fabemu.compile import Compiled, compile_plan
 from fabemu.plan import FOREVER_PS
 from fabemu.scenario import scenario_from_dict
+from fabemu.workload.flow import flow_table
+
+DRAINED = 2
 
 
 def compiled(fabric: dict[str, Any], flows: list[dict[str, Any]], **more: Any) -> Compiled:
@@ -147,8 +151,6 @@ def test_many_flows_in_chunks_keep_their_order() -> None:
     flows = result.flows
     size = np.arange(count) % 977
     src, dst = np.zeros(count, dtype=int), 1 + np.arange(count) % 2
-    from fabemu.workload.flow import flow_table
-
     scenario = scenario_from_dict(
         {
             "fabric": {"kind": "chain", "switches": 3},
@@ -160,3 +162,41 @@ def test_many_flows_in_chunks_keep_their_order() -> None:
     for row in (0, 32_767, 32_768, 65_535, 65_536, count - 1):
         hops = 3 if dst[row] == 1 else 4
         assert ideal[row] == walked_ps([int(size[row])], [400 * 10**9] * hops, [600_000] * hops)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "more"),
+    [
+        ({"kind": "fat-tree", "k": 4}, {}),
+        (
+            {"kind": "leaf-spine", "leaves": 3, "hosts_per_leaf": 2, "spines": 2, "uplinks": 2},
+            {"link": {"tier": {"host": {"rate": "100Gbps"}}}, "switch": {"latency": "300ns"}},
+        ),
+        (
+            {"kind": "chain", "switches": 4},
+            {
+                "link": {"rate": "73Gbps", "tier": {"trunk": {"rate": "31Gbps"}}},
+                "nic": {"cc": {"kind": "fixed", "rate": "20Gbps"}},
+            },
+        ),
+        (
+            {"kind": "dumbbell", "left": 3, "right": 3, "trunks": 3},
+            {"compat": "ns3", "link": {"rate": "100Gbps", "delay": "1us", "tier": {"trunk": {"rate": "400Gbps"}}}},
+        ),
+    ],
+    ids=["fat-tree", "slow-hosts", "paced-below-slow-trunk", "ns3"],
+)
+def test_the_engine_takes_exactly_this_long_on_an_empty_network(fabric: dict[str, Any], more: dict[str, Any]) -> None:
+    first = {"kind": "flows", "flow": [{"src": "h0", "dst": "h1", "size": "1B"}]}
+    scenario = scenario_from_dict({"fabric": fabric, "workload": [first], **more})
+    draw = np.random.default_rng(1)
+    hosts, count = compile_plan(scenario).plan.host_count, 60
+    src = draw.integers(0, hosts, count)
+    dst = (src + draw.integers(1, hosts, count)) % hosts
+    size = np.where(np.arange(count) % 2, draw.integers(0, 9_000, count), draw.integers(0, 300_000, count))
+    # One millisecond apart, so that each has the network for itself.
+    result = compile_plan(scenario, flows=flow_table(src, dst, size, np.arange(count) * 10**9, class_id=1))
+    engine = Engine(result.plan)
+    assert engine.run(FOREVER_PS - 1, 10**9) == DRAINED
+    ops = engine.ops()
+    assert (ops["delivered_ps"] - ops["posted_ps"]).tolist() == result.ideal_ps.tolist()

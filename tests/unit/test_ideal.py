@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fabemu._core.engine import Engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabemu._core.engine import Engine
 from fabemu.compile import Compiled, compile_plan
 from fabemu.plan import FOREVER_PS
 from fabemu.scenario import scenario_from_dict

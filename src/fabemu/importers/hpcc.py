@@ -192,10 +192,10 @@ def _fabric(topology: HpccTopology, links_name: str) -> list[str]:
 
 
 def _name_list(key: str, names: list[str]) -> list[str]:
-    """Write a list of names, sixteen to a line."""
-    if len(names) <= 16:
+    """Write a list of names, ten to a line."""
+    if len(names) <= 10:
         return [f"{key} = {json.dumps(names)}"]
-    rows = [names[start : start + 16] for start in range(0, len(names), 16)]
+    rows = [names[start : start + 10] for start in range(0, len(names), 10)]
     return [f"{key} = [", *("    " + ", ".join(f'"{name}"' for name in row) + "," for row in rows), "]"]
 
 
@@ -230,10 +230,15 @@ def _switch(topology: HpccTopology, config: HpccConfig) -> list[str]:
 def _thresholds(point: EcnPoint) -> list[tuple[str, str]]:
     """Thresholds as keys and TOML values."""
     return [
-        ("kmin", f'"{format_bytes(point.kmin_bytes)}"'),
-        ("kmax", f'"{format_bytes(point.kmax_bytes)}"'),
+        ("kmin", f'"{_kilobytes(point.kmin_bytes)}"'),
+        ("kmax", f'"{_kilobytes(point.kmax_bytes)}"'),
         ("pmax", repr(point.pmax)),
     ]
+
+
+def _kilobytes(size_bytes: int) -> str:
+    """Write a size in the unit of the simulator's thresholds where it can be."""
+    return f"{size_bytes // 1000}KB" if size_bytes and size_bytes % 1000 == 0 else format_bytes(size_bytes)
 
 
 def _nic(config: HpccConfig) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import pyarrow.csv
 import pyarrow.feather
 
 from fabemu.errors import InputError
+from fabemu.scenario.fabric import close_to
+from fabemu.scenario.quantity import named
 from fabemu.scenario.workload import FlowFile
 from fabemu.units import LIMIT, UnitError, parse_time_ps
 from fabemu.workload.context import WorkloadContext
@@ -157,8 +158,7 @@ def _check_columns(rows: _Rows) -> None:
     allowed = (*REQUIRED, *STARTS, *OPTIONAL)
     for name in names:
         if name not in allowed:
-            near = difflib.get_close_matches(name, allowed, n=1)
-            hint = f'; did you mean "{near[0]}"?' if near else f"; allowed are {', '.join(allowed)}"
+            hint = close_to(name, allowed) or f"; allowed are {', '.join(allowed)}"
             raise InputError(f'{where}: unknown column "{name}"{hint}')
         if names.count(name) > 1:
             raise InputError(f'{where}: column "{name}" appears twice')
@@ -294,8 +294,7 @@ def _classes(rows: _Rows, context: WorkloadContext) -> np.ndarray | int:
         elif text in names:
             ids[index] = context.scenario.class_id(text)
         else:
-            near = difflib.get_close_matches(text, names, n=1)
-            hint = f'; did you mean "{near[0]}"?' if near else f" (classes: {', '.join(names)})"
+            hint = close_to(text, names) or f" (classes: {named(names)})"
             raise rows.error(int(np.flatnonzero(code == index)[0]), f'there is no class "{text}"{hint}')
     return ids[code]
 

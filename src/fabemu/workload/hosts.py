@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Sequence
 
 import numpy as np
+
+from fabemu.scenario.fabric import close_to
 
 
 class SelectorError(ValueError):
@@ -38,10 +39,8 @@ class HostNames:
         if found is not None:
             return found
         if name in self._switches:
-            raise SelectorError(f"{name} is a switch; only hosts send and receive")
-        near = difflib.get_close_matches(name, self.names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise SelectorError(f"no host {name!r} in the fabric{hint}")
+            raise SelectorError(f'"{name}" is a switch: only hosts send and receive')
+        raise SelectorError(f'there is no host "{name}" in the fabric{close_to(name, self.names)}')
 
     def select(self, selector: str | Sequence[str]) -> np.ndarray:
         """Ids of the hosts that a selector names, in its order.
@@ -69,7 +68,7 @@ class HostNames:
         ids = np.array(chosen, dtype=np.int64)
         unique, counts = np.unique(ids, return_counts=True)
         if len(unique) < len(ids):
-            raise SelectorError(f"{self.names[int(unique[np.argmax(counts > 1)])]} is named twice")
+            raise SelectorError(f'host "{self.names[int(unique[np.argmax(counts > 1)])]}" is listed twice')
         return ids
 
     def _expand(self, part: str) -> Sequence[int]:
@@ -83,11 +82,11 @@ class HostNames:
             first_name, last_name = (end.strip() for end in part.split(":", 1))
             first, last = self.id(first_name), self.id(last_name)
             if first > last:
-                raise SelectorError(f"range {part!r} runs backwards; write {last_name}:{first_name}")
+                raise SelectorError(f'range "{part}" runs backwards: write "{last_name}:{first_name}"')
             return range(first, last + 1)
         if any(mark in part for mark in "*?["):
             matched = [self._ids[name] for name in self.names if fnmatch.fnmatchcase(name, part)]
             if not matched:
-                raise SelectorError(f"no host matches {part!r}")
+                raise SelectorError(f'no host matches "{part}"')
             return matched
         return [self.id(part)]

@@ -66,7 +66,7 @@ def poisson_flows(table: Poisson, context: WorkloadContext) -> FlowTable:
     expected = float(flows_per_s.sum()) * span_ps * 1e-12
     if expected > FLOWS_MAX:
         raise context.error(
-            "stop", f"about {expected:.3g} flows would start until then; at most {FLOWS_MAX:.0e} are supported"
+            "stop", f"about {expected:.3g} flows would start until then; at most {FLOWS_MAX:,} are supported"
         )
     start_ps = _arrivals_ps(context, 1e12 / float(flows_per_s.sum()), span_ps)
     count = len(start_ps)

@@ -10,14 +10,14 @@ from fabemu.importers.hpcc import import_hpcc
 
 
 @click.group(name="import")
-def command() -> None:
+def import_group() -> None:
     """Write a scenario from the files of another simulator."""
 
 
 _FILE = click.Path(path_type=Path)
 
 
-@command.command(
+@import_group.command(
     name="hpcc",
     epilog="\b\nExamples:\n  fabemu import hpcc topology.txt flow.txt config.txt -o imported\n"
     "  fabemu import hpcc topology.txt flow.txt -o incast.toml --shift-start",

@@ -210,7 +210,10 @@ class Switch(Table):
 
 
 class CongestionControl(SelfOverlaid):
-    """Congestion control of the senders. The parameters of `dcqcn` not given come from the preset."""
+    """Congestion control of the senders. The parameters of `dcqcn` not given come from the preset.
+
+    A preset given in an override brings all its values, whatever [nic.cc] says.
+    """
 
     kind: Literal["none", "fixed", "dcqcn"] = optional(
         "dcqcn", description="none: always line rate; fixed: always `rate`; dcqcn: by congestion notifications"

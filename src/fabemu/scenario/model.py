@@ -36,7 +36,6 @@ from fabemu.units import format_time
 CLASSES_MAX = 8
 NO_TRAFFIC = "there is no traffic: add at least one [[workload]]"
 
-
 FROM_PRIORITY: Any = None
 """Default of a DSCP, which follows from the priority; never the value of a valid table."""
 
@@ -50,7 +49,7 @@ class TrafficClass(Table):
     )
     lossless: Flag = optional(False, description="PFC keeps it from losing packets")
     ecn: Flag = optional(False, description="its data packets are ECN-capable")
-    dscp: Annotated[int, Strict(), Field(ge=0, le=63)] = Field(FROM_PRIORITY, description="DSCP; default: 8 x priority")
+    dscp: Annotated[int, Strict(), Field(ge=0, le=63)] = optional(FROM_PRIORITY, description="DSCP")
     ack_class: Text = optional("same", description="class of the ACKs of its data: same, or a name")
     cnp: Flag = optional(False, description="carries the congestion notifications; true for exactly one class")
 
@@ -87,10 +86,8 @@ def class_rules(classes: Mapping[int, TrafficClass], *, complete: bool = True) -
             ):
                 continue  # said already, of the priority
             if value in first:
-                other = (
-                    f'another class has it too ("{first[value]}")' if key != "name" else "another class has this name"
-                )
-                yield (index, key), other
+                same = "name" if key == "name" else f'{key} as "{first[value]}"'
+                yield (index, key), f"two classes cannot have the same {same}"
             first.setdefault(value, item.name)
     names = [item.name for item in classes.values()]
     if not complete:
@@ -225,9 +222,7 @@ class Scenario(Table):
 
     name: Text = optional("scenario", description="name of the run; default: the file's name")
     seed: Annotated[int, Strict(), Field(ge=0, le=2**63 - 1)] = Field(1, description="seed of all random draws")
-    until: Duration | None = optional(
-        None, description="the run ends here at the latest; default: when all traffic is done"
-    )
+    until: Duration | None = optional(None, description="the run ends here at the latest; without it, when all is done")
     compat: Literal["none", "ns3"] = optional(
         "none",
         description="ns3: rules and defaults of the HPCC family of ns-3 simulators, see docs/MODEL.md section 13",

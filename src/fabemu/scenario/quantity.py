@@ -32,6 +32,8 @@ class Quantity:
     minimum: Any = None
     above: Any = None
     maximum: Any = None
+    lists: bool = False
+    """Whether a list is one value of this kind, not several."""
     schema: dict[str, Any] = field(default_factory=lambda: {"type": "string"}, compare=False)
 
     def read(self, value: object) -> Any:
@@ -235,11 +237,11 @@ HashSeed = Annotated[
     ),
 ]
 HostSet = Annotated[
-    str | tuple[str, ...], Quantity(_parse_names, _listed, "host names", "h0:h63", schema=_NAME_SET_SCHEMA)
+    str | tuple[str, ...], Quantity(_parse_names, _listed, "host names", "h0:h63", lists=True, schema=_NAME_SET_SCHEMA)
 ]
 Devices = Annotated[
     int | tuple[str, ...],
-    Quantity(_parse_devices, _listed, "count or names", "16", schema=_COUNT_OR_NAMES_SCHEMA),
+    Quantity(_parse_devices, _listed, "count or names", "16", lists=True, schema=_COUNT_OR_NAMES_SCHEMA),
 ]
 Text = Annotated[str, Strict(), Field(min_length=1)]
 Count = Annotated[int, Strict(), Field(ge=1, le=DEVICES_MAX)]

@@ -58,7 +58,7 @@ def _plain_value(value: Any, quantity: Quantity | None) -> Any:
         return {key: _plain_value(item, None) for key, item in value.items()}
     if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
         return [plain(item) for item in value]
-    if quantity is not None and isinstance(value, tuple) and not isinstance(quantity.write(value), list):
+    if quantity is not None and isinstance(value, tuple) and not quantity.lists:
         return [quantity.write(item) for item in value]
     if quantity is not None:
         return quantity.write(value)

@@ -147,7 +147,8 @@ def test_lengths() -> None:
         (parse_time_ps, "60 days", '"days" is not a unit of time: use ps, ns, us, ms or s, such as "1.5us"'),
         (parse_time_ps, "5e6s", '"5e6s" is too large: a time must be below 2**62 picoseconds'),
         (parse_time_ps, "1e999s", '"1e999s" is out of range'),
-        (parse_time_ps, "infus", '"infus" is not a time: write a number and a unit (ps, ns, us, ms or s), such as "1.5us"'),
+        (parse_time_ps, "infus", '"infus" is not a time: write a number and a unit (ps, ns, us, ms or s), '
+         'such as "1.5us"'),
         (parse_bytes, "9kb", 'a size is in bytes: write "9KB" if you mean bytes, not "9kb"'),
         (parse_bytes, "400Gbps", 'a size is needed, "400Gbps" is a rate: write for example "64KiB"'),
         (
@@ -162,7 +163,8 @@ def test_lengths() -> None:
         (parse_ratio, "x", '"x" is not a ratio: write a number such as 0.5, or "1/8", or "2:1"'),
         (parse_ratio, "1/2/3", '"1/2/3" is not a ratio: write a number such as 0.5, or "1/8", or "2:1"'),
         (parse_ratio, -0.5, 'a ratio cannot be negative, found -0.5: write a number such as 0.5, or "1/8", or "2:1"'),
-        (parse_ratio, float("nan"), 'a ratio must be finite, found nan: write a number such as 0.5, or "1/8", or "2:1"'),
+        (parse_ratio, float("nan"), 'a ratio must be finite, found nan: '
+         'write a number such as 0.5, or "1/8", or "2:1"'),
         (parse_ratio, None, 'a ratio is needed, found None: write a number such as 0.5, or "1/8", or "2:1"'),
     ],
 )  # fmt: skip

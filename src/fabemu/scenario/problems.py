@@ -187,6 +187,8 @@ def _from_validation(error: ValidationError, data: Any, only: str | None = None)
         if kind == "broken_rules":
             for inner, message in context["broken"]:
                 yield Found((*path, *_file_keys(inner)), message)
+        elif kind == "missing" and isinstance(path[-1], int):
+            yield Found(path[:-1], "must have two elements")
         elif kind == "missing":
             yield Found(path[:-1], _missing(path, data), show_value=False)
         elif kind == "union_tag_invalid":
@@ -282,11 +284,8 @@ def _message(kind: str, context: Mapping[str, Any], path: Path, item: Mapping[st
         if isinstance(value, dict):
             return f"must be a list of tables: write [[{path_text(path)}]] with two brackets"
         return f"must be a list, found {_type_name(value)}"
-    if kind == "too_short":
-        wanted = context.get("min_length", 1)
-        return f"must have at least {wanted} element{'s' if wanted != 1 else ''}, found {context.get('actual_length')}"
     if kind == "too_long":
-        return f"must have at most {context.get('max_length')} elements, found {context.get('actual_length')}"
+        return "must have two elements"
     return str(item.get("msg", kind))
 
 

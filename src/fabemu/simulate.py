@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,9 +153,12 @@ class Simulation:
                 compiled.ideal_ps,
                 {"plan_digest": self._plan_digest, "seed": str(plan.seed), "version": version()},
             )
-        except (FabemuError, MemoryError) as error:
+        except (FabemuError, MemoryError, OSError) as error:
             self._fail("failed", _machine(error))
             raise _machine(error) from error
+        except Exception as error:
+            self._fail("fault", EngineFault(f"{type(error).__name__}: {error}"))
+            raise
 
     @property
     def directory(self) -> Path:
@@ -187,7 +190,7 @@ class Simulation:
             The disk is full, or memory ran out.
         """
         shown = time.monotonic()
-        for snapshot in self._steps(FOREVER_PS):
+        for snapshot, _ in self._steps(FOREVER_PS):
             if progress is not None and time.monotonic() - shown >= PROGRESS_SECONDS:
                 shown = time.monotonic()
                 progress(snapshot)
@@ -211,14 +214,12 @@ class Simulation:
         interval_ps = interval if isinstance(interval, int) else parse_time_ps(interval)
         if interval_ps <= 0:
             raise ValueError("the interval of a step must be above 0")
-        edge_ps = self._engine.now_ps + interval_ps
         parts: list[Mapping[str, np.ndarray]] = []
-        for snapshot in self._steps(interval_ps):
+        for snapshot, at_edge in self._steps(interval_ps):
             parts.append(snapshot.records)
-            if snapshot.now_ps >= edge_ps or self._ended:
-                yield _with_records(snapshot, parts)
+            if at_edge:
+                yield replace(snapshot, records=_joined(parts))
                 parts = []
-                edge_ps += interval_ps
 
     def close(self) -> Run:
         """End the run here, if it has not ended: it is ``interrupted``, and what it did not reach unfinished."""
@@ -240,8 +241,11 @@ class Simulation:
         elif not self._ended:
             self._fail("failed", MachineError(f"left by {kind.__name__}"))
 
-    def _steps(self, interval_ps: int) -> Iterator[Snapshot]:
-        """Step the engine; the last snapshot comes after the run directory is complete."""
+    def _steps(self, interval_ps: int) -> Iterator[tuple[Snapshot, bool]]:
+        """Step the engine; say whether the end of an interval, or of the run, is reached.
+
+        The last snapshot comes after the run directory is complete.
+        """
         if self._ended:
             return
         engine = self._engine
@@ -273,9 +277,10 @@ class Simulation:
                     raise EngineFault(_fault_text(engine))
                 if last:
                     self._finish("finished" if over else "interrupted")
-                if state == _STOPPED and stop_ps >= edge_ps:
+                at_edge = last or (state == _STOPPED and stop_ps >= edge_ps)
+                if at_edge:
                     edge_ps = min(edge_ps + interval_ps, FOREVER_PS)
-                yield self._snapshot(records)
+                yield self._snapshot(records), at_edge
                 if last:
                     return
         except EngineFault as error:
@@ -285,6 +290,9 @@ class Simulation:
         except (MachineError, MemoryError, OSError) as error:
             self._fail("failed", _machine(error))
             raise _machine(error) from error
+        except Exception as error:
+            self._fail("fault", EngineFault(f"{type(error).__name__}: {error}"))
+            raise
 
     def replay_command(self) -> str:
         """Shell command that does this run again, from its run directory."""
@@ -556,9 +564,3 @@ def _joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Concatenate records, table by table."""
     tables = {table for part in parts for table in part}
     return {table: np.concatenate([part[table] for part in parts if table in part]) for table in tables}
-
-
-def _with_records(snapshot: Snapshot, parts: Sequence[Mapping[str, np.ndarray]]) -> Snapshot:
-    from dataclasses import replace
-
-    return replace(snapshot, records=_joined(parts))

@@ -9,6 +9,7 @@ killed has no footer, and is read as that stream up to its last complete batch.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class Column:
     """One column of a table.
 
     ``kind`` is an Arrow type name (``int64``, ``float64``, ``bool``, ...) or the name of a dictionary: ``host``,
-    ``node``, ``port``, ``class``, ``label``, or a key of `ENUMS`. In a nullable column -1 (NaN for floats) becomes null.
+    ``node``, ``port``, ``class``, ``label``, or a key of `ENUMS`. In a nullable column -1 (NaN for floats) is null.
     """
 
     name: str
@@ -382,7 +383,9 @@ class TableWriter:
         return pa.array(values.astype(np.bool_) if column.kind == "bool" else values, kind, mask=mask, safe=False)
 
     def _failure(self, error: OSError) -> MachineError:
-        return MachineError(f"cannot write {self.path}: {error.strerror or error}")
+        # The text of Arrow's errors is about its own calls; the number says what the system meant.
+        reason = os.strerror(error.errno) if error.errno else error
+        return MachineError(f"cannot write {self.path}: {reason}")
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -19,12 +19,12 @@ import click
 EXIT_FINE, EXIT_UNFINISHED, EXIT_INPUT, EXIT_FAULT, EXIT_MACHINE = 0, 1, 2, 3, 5
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
-# Module and one line of help of each subcommand; the module is imported when the subcommand is used.
+# Place and one line of help of each subcommand; its module is imported when the subcommand is used.
 _COMMANDS = {
-    "check": ("fabemu.cli.check", "Validate a scenario and say what it would simulate."),
-    "import": ("fabemu.cli.import_", "Turn the files of other simulators into scenarios."),
-    "run": ("fabemu.cli.run", "Simulate a scenario and write its traces."),
-    "schema": ("fabemu.cli.schema", "Print the JSON schema of scenario files, for editors."),
+    "check": ("fabemu.cli.check:command", "Validate a scenario and say what it would simulate."),
+    "import": ("fabemu.cli.import_:import_group", "Turn the files of other simulators into scenarios."),
+    "run": ("fabemu.cli.run:command", "Simulate a scenario and write its traces."),
+    "schema": ("fabemu.cli.schema:command", "Print the JSON schema of scenario files, for editors."),
 }
 
 
@@ -39,9 +39,10 @@ class _Group(click.Group):
         """The subcommand, imported now."""
         if cmd_name not in _COMMANDS:
             return None
-        command = import_module(_COMMANDS[cmd_name][0]).command
-        assert isinstance(command, click.Command)
-        return command
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        found = getattr(import_module(module), attribute)
+        assert isinstance(found, click.Command)
+        return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fabemu.errors import FabemuError, Problem, ScenarioError
 from fabemu.scenario import load_scenario, scenario_from_dict, scenario_from_toml
@@ -146,7 +149,8 @@ def extra(text: str) -> str:
         # Types
         ('[nic]\nack_every = "2"', 's.toml:11: nic.ack_every = "2": must be a whole number, found a text: write 2'
          " without quotes"),
-        ("[nic]\ntimeout = 1.5", "s.toml:11: nic.timeout = 1.5: must be a whole number, found a number with a fraction"),
+        ("[nic]\ntimeout = 1.5", "s.toml:11: nic.timeout = 1.5: must be a whole number, found a number with a"
+         " fraction"),
         ("[frames]\nvlan = 1", "s.toml:11: frames.vlan = 1: must be true or false, found a whole number"),
         ("[nic]\ncc = 3", "s.toml:11: nic.cc = 3: must be a table ([nic.cc]), found a whole number"),
         (
@@ -576,3 +580,111 @@ def test_problems_carry_their_parts() -> None:
 
 def test_a_plain_message_is_one_problem() -> None:
     assert str(ScenarioError("flows need hosts")) == "flows need hosts"
+
+
+# Whatever is wrong, it is told in order: no other exception
+
+EVERYTHING = tomllib.loads(
+    FABRIC
+    + CNP
+    + """
+[[class]]
+name = "rdma"
+priority = 3
+lossless = true
+[frames]
+vlan = true
+[link]
+rate = "100Gbps"
+tier.host = { delay = "1us" }
+override = [{ between = ["h0", "leaf0"], rate = "1Gbps" }]
+[switch]
+pfc = { alpha = "1/4" }
+ecn = { by_rate = [{ rate = "1Gbps", kmin = "1KB", kmax = "2KB" }] }
+tier.leaf = { ecn = { kmin = "1KB" } }
+override = [{ name = "leaf0", lossy = { alpha = 2 } }]
+[nic]
+cc = { kind = "fixed", rate = "1Gbps" }
+override = [{ name = "h0", timeout = 3 }]
+[[workload]]
+kind = "flows"
+flow = [{ src = "h0", dst = "h1", size = "1B" }]
+[[workload]]
+kind = "incast"
+receiver = "h0"
+fan_in = 2
+size = "1B"
+[[workload]]
+kind = "poisson"
+load = 0.5
+stop = "1us"
+hosts = ["h0", "h1"]
+[trace]
+interval = "1us"
+"""
+)
+
+
+def paths_of(value, path=()):
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from paths_of(item, (*path, key))
+
+
+PATHS = sorted(paths_of(EVERYTHING), key=str)
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.dates()
+    | st.sampled_from(["1us", "1Gbps", "1KB", "auto", "none", "h0", "fat-tree", "graph", "incast", "ns3", "1/8"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["kind", "name", "rate", "x", "kmin", "class", "flow"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PATHS), anything, st.booleans()), min_size=1, max_size=3))
+def test_any_damage_is_a_scenario_error_or_none(damage) -> None:
+    data = pickle.loads(pickle.dumps(EVERYTHING))
+    for path, value, remove in damage:
+        place = data
+        try:
+            for part in path[:-1]:
+                place = place[part]
+            if remove and isinstance(place, dict):
+                place.pop(path[-1], None)
+            else:
+                place[path[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier damage took the place away
+    try:
+        scenario_from_dict(data)
+    except ScenarioError as error:
+        assert error.problems
+        for problem in error.problems:
+            assert problem.message
+            assert "pydantic" not in str(problem)
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if isinstance(path[-1], str)], ids=str)
+def test_every_key_may_be_misspelt(path) -> None:
+    data = pickle.loads(pickle.dumps(EVERYTHING))
+    place = data
+    for part in path[:-1]:
+        place = place[part]
+    wrong = f"{path[-1]}s_"
+    place[wrong] = place.pop(path[-1])
+    if len(path) > 1 and path[-2] == "tier":
+        return  # names of tiers are the user's, and checked elsewhere
+    with pytest.raises(ScenarioError) as caught:
+        scenario_from_dict(data)
+    named = [problem for problem in caught.value.problems if problem.path.endswith(wrong)]
+    assert len(named) == 1
+    assert named[0].message.startswith("unknown key; did you mean")

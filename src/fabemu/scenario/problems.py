@@ -131,6 +131,13 @@ def _unknown_in(tables: tuple[type[BaseModel], ...], value: Any, path: Path, *, 
         table = select_table(tables, value)
         if table is not None:
             yield from _unknown_keys(table, value, path)
+        elif isinstance(value, dict) and "kind" not in value:
+            # Without a kind, only what no kind knows is surely wrong: often it is the kind itself, misspelt.
+            known = list(dict.fromkeys(key for item in tables for key in table_keys(item)))
+            for key in value:
+                if key not in known:
+                    near = difflib.get_close_matches(str(key).lower(), known, 1, 0.55)
+                    yield Found((*path, key), "unknown key" + (f'; did you mean "{near[0]}"?' if near else ""))
 
 
 def _unknown_key(table: type[BaseModel], key: str, path: Path) -> str:

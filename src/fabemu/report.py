@@ -159,8 +159,7 @@ def _sections(summary: Summary) -> list[_Section]:
     if summary.busiest_links:
         rows = [
             (
-                f"{link.port}",
-                f"{link.node} -> {link.peer}",
+                link.port,
                 _share_text(link.mean_utilisation),
                 _share_text(link.peak_utilisation),
                 bytes_text(link.bytes),
@@ -169,7 +168,7 @@ def _sections(summary: Summary) -> list[_Section]:
             )
             for link in summary.busiest_links
         ]
-        columns = ("port", "link", "mean", "peak", "sent", "longest queue", "paused")
+        columns = ("port", "mean", "peak", "sent", "longest queue", "paused")
         sections.append(_Section("busiest links", columns, rows))
     sections.append(_checks(summary))
     sections.append(_foot(summary))
@@ -189,7 +188,10 @@ def _head(summary: Summary) -> _Section:
         text = f"{messages.get('done', 0):,} of {messages.get('count', 0):,} messages done"
         others = [f"{messages[key]:,} {word}" for key, word in _NOT_DONE if messages.get(key)]
         lines.append(f"simulated {time_text(info['simulated_ps'])}; {', '.join([text, *others])}")
-    lines.extend(f"warning: {warning}" for warning in info.get("warnings", []))
+    # `fabemu run` has said them on stderr; in full they would bury the figures.
+    if info.get("warnings"):
+        count = len(info["warnings"])
+        lines.append(f"{count} warning{'s' if count > 1 else ''} to look at before trusting the figures: see run.json")
     return _Section(f"{info.get('name', summary.directory)}: {status}", lines=lines, alarm=status != "finished")
 
 
@@ -279,7 +281,7 @@ def _text(section: _Section) -> str:
 
 
 def _is_name(column: str) -> bool:
-    return column in ("size", "workload", "port", "link", "class")
+    return column in ("size", "workload", "port", "class")
 
 
 def _show_rich(summary: Summary, stream: IO[str]) -> None:

@@ -147,7 +147,7 @@ def test_text_says_what_a_person_needs():
     for part in (
         "demo: finished",
         "simulated 2.000 us; 2 of 3 messages done, 1 unfinished",
-        "warning: look at this",
+        "1 warning to look at before trusting the figures: see run.json",
         "pauses: 2, 3.000 us of paused time in all, the longest 2.000 us (ended 1 by expiry)",
         "marks: 12; CNPs: 4",
         "drops: 7 shared_full; retransmissions: 5",

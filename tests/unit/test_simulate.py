@@ -210,3 +210,19 @@ def test_trace_off_writes_no_table(tmp_path):
     assert "packet hops" in str(run.summary())
     with pytest.raises(ValueError, match="not a trace level"):
         fabemu.run(SCENARIO, tmp_path / "b", trace="all")
+
+
+def test_the_root_of_an_incast_is_the_receivers_port(tmp_path):
+    scenario = {
+        "fabric": {"kind": "dumbbell", "left": 8, "right": 2},
+        "switch": {"buffer": "4MiB"},
+        "nic": {"cc": {"kind": "none"}},
+        "workload": [{"kind": "incast", "receiver": "h8", "senders": "h0:h7", "size": "1MB"}],
+    }
+    run = fabemu.run(scenario, tmp_path / "a")
+    summary = run.summary()
+    assert run.drops.num_rows == 0 and run.pauses.num_rows > 10
+    # The trunk is paused by the receiver's switch, and pauses the senders in turn.
+    assert summary.root_egress_ports[0].port in ("sw1->h8", "sw0->sw1")
+    assert {"sw1->h8", "h0->sw0"} <= set(run.ports["port"].to_pylist())
+    assert summary.pauses is not None and summary.pauses.count == run.info["totals"]["xoffs"]

@@ -37,23 +37,22 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     """
     source = os.fspath(path)
     text = read_text(source)
-    data, positions = parse_toml(text, source)
+    data = parse_toml(text, source)
     if not data and not overrides:
         raise ScenarioError(
             Problem(source, "", "the file is empty: a scenario needs [fabric] and at least one [[workload]]")
         )
-    return _build(data, source, positions, overrides, FilePath(source).stem)
+    return _build(data, source, text, overrides, FilePath(source).stem)
 
 
 def scenario_from_toml(text: str, source: str = "<toml>", overrides: Sequence[str] = ()) -> Scenario:
     """Read a scenario from TOML text; `source` stands for the file's name in messages. Raises ScenarioError."""
-    data, positions = parse_toml(text, source)
-    return _build(data, source, positions, overrides, None)
+    return _build(parse_toml(text, source), source, text, overrides, None)
 
 
 def scenario_from_dict(data: Mapping[str, Any], source: str = "<dict>", overrides: Sequence[str] = ()) -> Scenario:
     """Validate a scenario given as the dict that its TOML would give. Raises ScenarioError."""
-    return _build(_copied(dict(data)), source, {}, overrides, None)
+    return _build(_copied(dict(data)), source, "", overrides, None)
 
 
 def read_text(source: str) -> str:
@@ -106,10 +105,10 @@ def _reason(error: OSError | ValueError) -> str:
     return f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else f"cannot be read: {error}"
 
 
-def parse_toml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, Position]]:
-    """Parse TOML text to its values and their positions. Raises ScenarioError with line and column."""
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """Parse TOML text. Raises ScenarioError with line and column."""
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(_toml_problem(text, source, str(error))) from None
     except RecursionError:
@@ -117,10 +116,6 @@ def parse_toml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, Posit
     except ValueError as error:
         # Python refuses to read integers of thousands of digits.
         raise ScenarioError(Problem(source, "", f"not valid TOML: {error}")) from None
-    try:
-        return data, toml_positions(text)
-    except (ValueError, RecursionError):
-        return data, {}
 
 
 def _toml_problem(text: str, source: str, message: str) -> Problem:
@@ -139,7 +134,7 @@ def _toml_problem(text: str, source: str, message: str) -> Problem:
 def _build(
     data: dict[str, Any],
     source: str,
-    positions: Mapping[Path, Position],
+    text: str,
     overrides: Sequence[str],
     name: str | None,
 ) -> Scenario:
@@ -147,7 +142,12 @@ def _build(
     if name and "name" not in data:
         data["name"] = name
 
+    positions: dict[Path, Position] | None = None
+
     def place(path: Path) -> Place:
+        nonlocal positions
+        if positions is None:
+            positions = _positions(text)
         for length in range(len(path), 0, -1):
             if path[:length] in options:
                 return Place(options[path[:length]], None)
@@ -158,6 +158,14 @@ def _build(
     if scenario is None or problems:
         raise ScenarioError([*problems, *found])
     return scenario
+
+
+def _positions(text: str) -> dict[Path, Position]:
+    """Find the keys of a text that was read; only a scenario with problems pays for it."""
+    try:
+        return toml_positions(text)
+    except (ValueError, RecursionError):
+        return {}
 
 
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dict[Path, str], list[Problem]]:

@@ -21,7 +21,7 @@ from fabemu.scenario.model import (
 )
 from fabemu.scenario.positions import Path
 from fabemu.scenario.quantity import named, shown
-from fabemu.scenario.shape import inner_tables, is_mapping, select_table, table_keys, table_kind
+from fabemu.scenario.shape import inner_tables, is_mapping, key_tables, select_table, table_keys, table_kind
 from fabemu.scenario.unsupported import unsupported_key, unsupported_value
 
 
@@ -109,15 +109,12 @@ def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
 def _unknown_keys(table: type[BaseModel], value: Any, path: Path) -> Iterator[Found]:
     if not isinstance(value, dict):
         return
-    keys = table_keys(table)
     for key, inner in value.items():
-        info = keys.get(key)
-        if info is None:
-            yield Found((*path, key), _unknown_key(table, key, path))
-            continue
-        tables = inner_tables(info.annotation)
-        if tables:
-            yield from _unknown_in(tables, inner, (*path, key), mapping=is_mapping(info.annotation))
+        known = key_tables(table, key)
+        if known is None:
+            yield Found((*path, key), _unknown_key(table, str(key), path))
+        elif known[0]:
+            yield from _unknown_in(known[0], inner, (*path, key), mapping=known[1])
 
 
 def _unknown_in(tables: tuple[type[BaseModel], ...], value: Any, path: Path, *, mapping: bool) -> Iterator[Found]:

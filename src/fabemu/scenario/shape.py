@@ -5,15 +5,24 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 
+@lru_cache(maxsize=256)
 def table_keys(table: type[BaseModel]) -> dict[str, FieldInfo]:
     """Give the keys of a table as they are written in a file, in order."""
     return {info.alias or name: info for name, info in table.model_fields.items()}
+
+
+@lru_cache(maxsize=512)
+def key_tables(table: type[BaseModel], key: str) -> tuple[tuple[type[BaseModel], ...], bool] | None:
+    """Give the tables in a key, and whether the user chooses their names; None if there is no such key."""
+    info = table_keys(table).get(key)
+    return None if info is None else (inner_tables(info.annotation), is_mapping(info.annotation))
 
 
 def inner_tables(annotation: Any) -> tuple[type[BaseModel], ...]:

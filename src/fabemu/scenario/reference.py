@@ -95,8 +95,8 @@ Physical values are texts with a unit; a bare number in their place is an error.
 | length | `"120m"` | mm, cm, m, km | Fraction, m |
 | ratio | `0.125`, `"1/8"`, `"2:1"` | | Fraction, or float where it is a probability, share or load |
 
-Host sets (`hosts`, `senders` and the like) are `"all"`, a name, a range `"h0:h63"` with both ends, a pattern `"h1*"`, or
-a list of these.
+Host sets (`hosts`, `senders` and the like) are `"all"`, a name, a range `"h0:h63"` with both ends, a pattern `"h1*"`,
+or a list of these.
 
 In Python the attributes of `fabemu.scenario.Scenario` have the names of the keys, but for `class`, a keyword: [[class]]
 is `classes`, and the `class` of a workload is `class_name`. Objects are built with the same values as in a file

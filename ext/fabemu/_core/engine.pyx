@@ -317,6 +317,11 @@ cdef class Engine:
         e.op_marks = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
         e.worker.heap_capacity = 256
         e.worker.heap = <uint64_t*>zeroed(256, sizeof(uint64_t))
+        # One entry per port of the largest device, and room for choices that are asked for again within an instant.
+        count = int(np.diff(plan.node_port_start).max(initial=1))
+        e.worker.arrivals = <int32_t*>zeroed(count, sizeof(int32_t))
+        e.worker.choices = <int32_t*>zeroed(4 * count + 64, sizeof(int32_t))
+        e.worker.ties = <uint64_t*>zeroed(4 * count + 64, sizeof(uint64_t))
         e.worker.flows.size = sizeof(flow_row_t)
         e.worker.ports.size = sizeof(port_row_t)
         e.worker.pauses.size = sizeof(pause_row_t)
@@ -401,6 +406,9 @@ cdef class Engine:
         free(e.op_marks)
         free(e.plan.nic)
         free(e.worker.heap)
+        free(e.worker.arrivals)
+        free(e.worker.choices)
+        free(e.worker.ties)
         free(e.worker.flows.data)
         free(e.worker.ports.data)
         free(e.worker.pauses.data)
@@ -488,6 +496,9 @@ cdef class Engine:
         if buffer.count > 0:
             memcpy(<void*>address, buffer.data, buffer.count * buffer.size)
         buffer.count = 0
+        # Choices of one instant may run in any order where they cannot touch each other: the port makes rows unique.
+        if dtype is _PACKET:
+            return rows[np.lexsort((rows["port"], rows["node"], rows["time_ps"]))]
         return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
 
     cdef _take_pauses(self):
@@ -605,8 +616,11 @@ cdef class Engine:
         if e.plan.sample_ps > 0:
             while e.sample_start_ps + e.plan.sample_ps <= end_ps:
                 close_interval(e, w, e.sample_start_ps + e.plan.sample_ps)
-            # The last event's own instant belongs to the interval.
-            close_interval(e, w, max(end_ps, e.sample_start_ps + 1))
+            # A drained fabric stays as it is to the end of the interval; a run that was stopped has no more to tell.
+            if self.last_status == DRAINED:
+                close_interval(e, w, e.sample_start_ps + e.plan.sample_ps)
+            elif end_ps > e.sample_start_ps:
+                close_interval(e, w, end_ps)
         for port in range(e.plan.port_count):
             for klass in range(e.plan.class_count):
                 for index in range(2):

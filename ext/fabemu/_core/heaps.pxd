@@ -2,11 +2,11 @@
 
 Owns      the key layout: time within the window (40 bits), event class (4), variant (4), local port (16).
 Invariant keys of one device are unique up to stale ones, which their handlers recognise.
-Order     equal time and class: by keyed hash of (seed, node, time, port), computed on a real tie only (MODEL 5).
+Order     time, class, port. Where MODEL 5 asks for the keyed order of ports, the window room takes all keys of one instant and
+          class out together and sorts them.
 """
 from libc.stdlib cimport realloc
-from .types cimport (int32_t, int64_t, uint64_t, ps_t, unlikely, EVENT_ARRIVAL, EVENT_TRANSMIT, FAULT_MEMORY)
-from .rng cimport tie_hash
+from .types cimport (int32_t, int64_t, uint64_t, ps_t, unlikely, FAULT_MEMORY)
 from .state cimport engine_t, worker_t, timed_t, timed_heap_t, ready_t, ready_heap_t
 
 cdef enum:
@@ -21,26 +21,7 @@ cdef inline uint64_t event_key(ps_t offset_ps, uint64_t event_class, uint64_t va
             | (variant << KEY_VARIANT_SHIFT) | port)
 
 
-cdef inline bint key_tie_less(const engine_t* e, const worker_t* w, uint64_t a, uint64_t b) noexcept nogil:
-    cdef uint64_t event_class = (a >> KEY_CLASS_SHIFT) & 15
-    cdef uint64_t time_ps, hash_a, hash_b
-    if event_class != EVENT_ARRIVAL and event_class != EVENT_TRANSMIT:
-        return a < b
-    time_ps = <uint64_t>w.window_start_ps + (a >> KEY_TIME_SHIFT)
-    hash_a = tie_hash(e.plan.seed, <uint64_t>w.node, time_ps, a & KEY_PORT_MASK)
-    hash_b = tie_hash(e.plan.seed, <uint64_t>w.node, time_ps, b & KEY_PORT_MASK)
-    if hash_a != hash_b:
-        return hash_a < hash_b
-    return a < b
-
-
-cdef inline bint key_less(const engine_t* e, const worker_t* w, uint64_t a, uint64_t b) noexcept nogil:
-    if unlikely(((a ^ b) >> KEY_CLASS_SHIFT) == 0):
-        return key_tie_less(e, w, a, b)
-    return a < b
-
-
-cdef inline void events_sift_down(const engine_t* e, worker_t* w, int32_t index, uint64_t key) noexcept nogil:
+cdef inline void events_sift_down(worker_t* w, int32_t index, uint64_t key) noexcept nogil:
     cdef uint64_t* heap = w.heap
     cdef int32_t count = w.heap_count
     cdef int32_t child
@@ -48,9 +29,9 @@ cdef inline void events_sift_down(const engine_t* e, worker_t* w, int32_t index,
         child = 2 * index + 1
         if child >= count:
             break
-        if child + 1 < count and key_less(e, w, heap[child + 1], heap[child]):
+        if child + 1 < count and heap[child + 1] < heap[child]:
             child += 1
-        if not key_less(e, w, heap[child], key):
+        if heap[child] >= key:
             break
         heap[index] = heap[child]
         index = child
@@ -71,17 +52,17 @@ cdef inline void events_push(engine_t* e, worker_t* w, uint64_t key) noexcept no
     w.heap_count = index + 1
     while index > 0:
         parent = (index - 1) >> 1
-        if not key_less(e, w, key, w.heap[parent]):
+        if key >= w.heap[parent]:
             break
         w.heap[index] = w.heap[parent]
         index = parent
     w.heap[index] = key
 
 
-cdef inline void events_pop(const engine_t* e, worker_t* w) noexcept nogil:
+cdef inline void events_pop(worker_t* w) noexcept nogil:
     w.heap_count -= 1
     if w.heap_count > 0:
-        events_sift_down(e, w, 0, w.heap[w.heap_count])
+        events_sift_down(w, 0, w.heap[w.heap_count])
 
 
 cdef inline bint timed_less(const timed_t* a, const timed_t* b) noexcept nogil:

@@ -56,7 +56,7 @@ cdef inline int32_t pfc_root(const engine_t* e, const switch_t* mmu, int32_t fir
     return best
 
 
-cdef inline void pfc_raise(engine_t* e, worker_t* w, const switch_t* mmu, port_t* port, int32_t port_id,
+cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port, int32_t port_id,
                            int32_t klass, ps_t now) noexcept nogil:
     """XOFF is raised for a PG of this port."""
     cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
@@ -64,6 +64,7 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, const switch_t* mmu, port_t
     cdef pause_t* pause = &e.pauses[2 * index]
     cdef int32_t first_port = e.plan.node_port_start[port.node]
     port.xoff_mask |= <uint32_t>1 << klass
+    mmu.xoff_count += 1
     w.xoffs += 1
     if pause.xoff_ps >= 0:
         # XON was decided, but no frame has told the peer yet: the next one ends that row and begins this.
@@ -84,6 +85,7 @@ cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_
     """XON is decided for a PG of this port."""
     cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
     port.xoff_mask &= ~(<uint32_t>1 << klass)
+    e.switches[port.node - e.plan.host_count].xoff_count -= 1
     pause.xon_ps = now
     if pause.sent_ps < 0:
         pause_row(e, w, pause, port_id, klass, PAUSE_END_XON, now, now)

@@ -34,9 +34,9 @@ cdef inline uint32_t mix32(uint32_t x) noexcept nogil:
     return x
 
 
-cdef inline uint64_t tie_hash(uint64_t seed, uint64_t node, uint64_t time_ps, uint64_t port) noexcept nogil:
-    """Order of equal-time events of one device (MODEL 5)."""
-    return fold64(fold64(fold64(fold64(fold64(0, seed), STREAM_TIE), node), time_ps), port)
+cdef inline uint64_t tie_prefix(uint64_t seed, uint64_t node) noexcept nogil:
+    """What the keys of one device's ties share (MODEL 5); fold in the time and the port."""
+    return fold64(fold64(fold64(0, seed), STREAM_TIE), node)
 
 
 cdef inline uint64_t ecn_hash(uint64_t seed, uint64_t port, uint64_t klass, uint64_t count) noexcept nogil:

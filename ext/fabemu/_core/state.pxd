@@ -210,6 +210,7 @@ cdef struct switch_t:
     ps_t latency_ps
     uint32_t* held                # (lossless class, ingress, egress) bytes, see mmu
     int32_t port_count
+    int32_t xoff_count            # PGs for which XOFF stands
 
 cdef struct record_buffer_t:
     char* data
@@ -223,6 +224,12 @@ cdef struct worker_t:
     int32_t heap_count
     int32_t heap_capacity
     int32_t node                  # being stepped
+    ps_t instant_ps               # being run; transmit choices of this instant go to `choices`
+    int32_t* arrivals             # local ports with an arrival at this instant
+    int32_t* choices              # local ports with a transmit choice at this instant
+    uint64_t* ties                # hashes of `arrivals` or `choices`
+    int32_t choice_count
+    uint64_t tie_prefix           # hash64 of (seed, STREAM_TIE, node)
     ps_t window_start_ps
     ps_t limit_ps                 # events before it run in this visit
     int64_t packet_hops

@@ -10,7 +10,6 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely
                      FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, NONE)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
-from .heaps cimport KEY_TIME_SHIFT
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
@@ -164,8 +163,8 @@ cdef inline void switch_transmit(engine_t* e, worker_t* w, int32_t node, int32_t
 
 
 cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id, const packet_t* packet,
-                                ps_t now) noexcept nogil:
-    """A frame has arrived on the wire."""
+                                bint alone, ps_t now) noexcept nogil:
+    """A frame has arrived on the wire; `alone` if nothing else happens at this device at this instant."""
     cdef int32_t klass = <int32_t>packet_class(packet)
     cdef int64_t size = packet.size
     cdef bint lossless = (e.plan.lossless_mask >> klass) & 1
@@ -185,11 +184,8 @@ cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, int32_t 
     pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
     queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
     egress = &e.ports[egress_id]
-    # Nothing else happens at this device at this instant, so the choice may be made at once.
-    idle = (egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0 and mmu.latency_ps == 0
-            and queue.pause_until_ps <= now and e.shortcuts
-            and (w.heap_count == 0
-                 or <ps_t>(w.heap[0] >> KEY_TIME_SHIFT) > now - w.window_start_ps))
+    idle = (alone and e.shortcuts and egress.busy_until_ps <= now and mmu.latency_ps == 0
+            and (egress.waiting_mask | egress.pfc_pending) == 0 and queue.pause_until_ps <= now)
     if idle and (pg.shared_used_bytes | pg.headroom_used_bytes) == 0 and not (ingress.xoff_mask >> klass) & 1:
         # Charge and release cancel out when no XOFF arises between them.
         rest = size - (pg.reserved_bytes - pg.reserved_used_bytes)

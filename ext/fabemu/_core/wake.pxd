@@ -13,6 +13,13 @@ cdef enum:
     WHEEL_REACH = 60
 
 
+cdef inline void event_count(worker_t* w, ps_t now) noexcept nogil:
+    """An event with an effect has run."""
+    w.events += 1
+    if now > w.last_event_ps:
+        w.last_event_ps = now
+
+
 cdef inline void wake_flag(engine_t* e, int32_t node, int64_t window_index) noexcept nogil:
     cdef int64_t slot = window_index & (WHEEL_SLOTS - 1)
     cdef uint8_t* flag = &e.wheel[slot * e.wheel_stride + node]
@@ -61,7 +68,10 @@ cdef inline void port_kick(engine_t* e, worker_t* w, port_t* port, int32_t port_
     port.kick_ps = time_ps
     node = port.node
     e.port_mark[port_id] = 1
-    if time_ps < w.limit_ps:
+    if time_ps == w.instant_ps:
+        w.choices[w.choice_count] = port_id - e.plan.node_port_start[node]
+        w.choice_count += 1
+    elif time_ps < w.limit_ps:
         events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_TRANSMIT, 0,
                                     <uint64_t>(port_id - e.plan.node_port_start[node])))
     else:

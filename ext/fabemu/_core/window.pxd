@@ -10,6 +10,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely
                      EVENT_OPERATION, EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_PFC)
 from .packet cimport packet_t
+from .rng cimport fold64, tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, events_sift_down, timed_pop)
@@ -19,7 +20,7 @@ from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
 from .stats cimport stats_area, stats_paused
 from .switch cimport switch_arrival, switch_transmit
 from .trace cimport port_row_t, record_append
-from .wake cimport WHEEL_SLOTS, wake_at, wake_flag
+from .wake cimport WHEEL_SLOTS, event_count, wake_at, wake_flag
 
 cdef enum:
     RUNNING = 0
@@ -99,22 +100,37 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         host_set_timer_key(e, w, node)
 
 
-cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t variant, ps_t now) noexcept nogil:
-    """A PFC frame is at the head of the ring, or its response delay is over."""
+cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t node, int32_t port_id, uint64_t variant,
+                           ps_t now) noexcept nogil:
+    """The top of the heap is a PFC frame at the head of its ring (0), or one whose response delay is over (1)."""
     cdef port_t* port = &e.ports[port_id]
     cdef pending_queue_t* pending
     cdef pending_t entry
     cdef const packet_t* packet
+    cdef const packet_t* following
+    cdef uint32_t mask, classes
     cdef ps_t response_ps
     if variant == 0:
-        packet = &port.ring[(port.head - 1) & port.mask]
+        packet = &port.ring[port.head & port.mask]
+        mask = packet.psn
+        classes = packet.hash
+        port.head += 1
+        w.link_received += 1
         w.pfc_received += 1
+        following = &port.ring[port.head & port.mask]
+        if port.head != port.tail and following.time_ps < w.limit_ps:
+            events_sift_down(w, 0, arrival_key(w, following, <uint64_t>(port_id - e.plan.node_port_start[node])))
+        else:
+            events_pop(w)
+            if e.long_links and port.head != port.tail:
+                wake_at(e, w, node, following.time_ps)
         response_ps = e.plan.port_pfc_response_ps[port_id]
         if response_ps == 0:
-            pfc_apply(e, w, port, port_id, packet.psn, packet.hash, now)
+            pfc_apply(e, w, port, port_id, mask, classes, now)
         else:
-            pfc_defer(e, w, port, port_id, packet.psn, packet.hash, now + response_ps)
+            pfc_defer(e, w, port, port_id, mask, classes, now + response_ps)
         return
+    events_pop(w)
     pending = &e.pendings[port_id]
     entry = pending.buffer[pending.head & pending.mask]
     pending.head += 1
@@ -122,92 +138,157 @@ cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t v
     pfc_apply(e, w, port, port_id, entry.mask, entry.classes, now)
 
 
-cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
-    """Run every event of one device before w.limit_ps."""
-    cdef bint is_host = node < e.plan.host_count
+cdef inline void sort_ports(worker_t* w, int32_t* ports, int32_t count, ps_t now) noexcept nogil:
+    """Put local ports into the keyed order of this instant (MODEL 5)."""
+    cdef uint64_t prefix = fold64(w.tie_prefix, <uint64_t>now)
+    cdef uint64_t tie
+    cdef int32_t index, position, port
+    for index in range(count):
+        port = ports[index]
+        tie = fold64(prefix, <uint64_t>port)
+        position = index
+        while position > 0 and (w.ties[position - 1] > tie
+                                or (w.ties[position - 1] == tie and ports[position - 1] > port)):
+            w.ties[position] = w.ties[position - 1]
+            ports[position] = ports[position - 1]
+            position -= 1
+        w.ties[position] = tie
+        ports[position] = port
+
+
+cdef inline void visit_choices(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
+    """Transmit choices of this instant, in keyed order; a departure may add one (XON at another port)."""
     cdef int32_t first_port = e.plan.node_port_start[node]
-    cdef uint64_t key, event_class, variant
-    cdef int32_t port_id
-    cdef port_t* port
-    cdef const packet_t* packet
-    cdef const packet_t* following
-    cdef ps_t now
-    cdef ps_t last_ps = w.window_start_ps
-    w.node = node
-    visit_collect(e, w, node)
-    while w.heap_count > 0:
-        key = w.heap[0]
-        now = w.window_start_ps + <ps_t>(key >> KEY_TIME_SHIFT)
-        event_class = (key >> KEY_CLASS_SHIFT) & 15
-        variant = (key >> KEY_VARIANT_SHIFT) & 15
-        port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
-        if unlikely(now < last_ps):
-            e.fault.code = FAULT_TIME
-        if unlikely(e.fault.code != FAULT_NONE):
-            if e.fault.time_ps == 0:
-                e.fault.time_ps = now
-                e.fault.node = node
-                e.fault.port = port_id
-            return
-        last_ps = now
-        if event_class == EVENT_TRANSMIT:
-            events_pop(e, w)
-            # A later key of the same port is left behind when an earlier one was set.
+    cdef bint is_host = node < e.plan.host_count
+    # Without XOFF at the device no departure can touch what another port does.
+    cdef bint ordered = not is_host and (not e.shortcuts or e.switches[node - e.plan.host_count].xoff_count > 0)
+    cdef int32_t done = 0
+    cdef int32_t port_id, sorted_count
+    while done < w.choice_count:
+        if ordered and w.choice_count - done > 1:
+            sort_ports(w, w.choices + done, w.choice_count - done, now)
+        sorted_count = w.choice_count
+        while done < sorted_count:
+            port_id = first_port + w.choices[done]
+            done += 1
+            # A key that an earlier one has overtaken.
             if e.ports[port_id].kick_ps != now:
                 continue
             if is_host:
                 host_transmit(e, w, node, port_id, now)
             else:
                 switch_transmit(e, w, node, port_id, now)
-            if e.ports[port_id].busy_until_ps <= now:
-                w.events += 1
+            if e.ports[port_id].busy_until_ps > now:
+                event_count(w, now)
+            if ordered and w.choice_count > sorted_count:
+                break
+    w.choice_count = 0
+
+
+cdef inline int32_t visit_arrivals(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
+    """Take every arrival of this instant out of the heap, in keyed order; the number of ports in w.arrivals.
+
+    The rings' heads move on, so each packet is at head - 1.
+    """
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef int32_t count = 0
+    cdef uint64_t local
+    cdef uint64_t instant = event_key(now - w.window_start_ps, EVENT_ARRIVAL, 0, 0) >> KEY_CLASS_SHIFT
+    cdef port_t* port
+    cdef const packet_t* following
+    while w.heap_count > 0 and w.heap[0] >> KEY_CLASS_SHIFT == instant:
+        local = w.heap[0] & KEY_PORT_MASK
+        w.arrivals[count] = <int32_t>local
+        count += 1
+        port = &e.ports[first_port + <int32_t>local]
+        port.head += 1
+        if port.head != port.tail:
+            following = &port.ring[port.head & port.mask]
+            if following.time_ps < w.limit_ps:
+                events_sift_down(w, 0, arrival_key(w, following, local))
                 continue
-        elif event_class == EVENT_ARRIVAL or (event_class == EVENT_PFC and variant == 0):
-            port = &e.ports[port_id]
-            packet = &port.ring[port.head & port.mask]
-            port.head += 1
-            w.link_received += 1
-            if port.head != port.tail:
-                following = &port.ring[port.head & port.mask]
-                if following.time_ps < w.limit_ps:
-                    events_sift_down(e, w, 0, arrival_key(w, following, key & KEY_PORT_MASK))
+            if e.long_links:
+                wake_at(e, w, node, following.time_ps)
+        events_pop(w)
+    w.link_received += count
+    if count > 1:
+        sort_ports(w, w.arrivals, count, now)
+    return count
+
+
+cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now, bint is_host) noexcept nogil:
+    """Run every event of the device at `now`, class by class (MODEL 5)."""
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef uint64_t key, event_class
+    cdef uint64_t instant = <uint64_t>(now - w.window_start_ps)
+    cdef int32_t port_id, count, index
+    cdef bint alone
+    cdef port_t* port
+    cdef const packet_t* packet
+    while w.heap_count > 0 and w.heap[0] >> KEY_TIME_SHIFT == instant:
+        key = w.heap[0]
+        event_class = (key >> KEY_CLASS_SHIFT) & 15
+        port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
+        if event_class == EVENT_ARRIVAL:
+            count = visit_arrivals(e, w, node, now)
+            alone = count == 1 and (w.heap_count == 0 or w.heap[0] >> KEY_TIME_SHIFT != instant)
+            for index in range(count):
+                port_id = first_port + w.arrivals[index]
+                port = &e.ports[port_id]
+                packet = &port.ring[(port.head - 1) & port.mask]
+                event_count(w, now)
+                if is_host:
+                    host_arrival(e, w, node, packet, now)
                 else:
-                    events_pop(e, w)
-                    if e.long_links:
-                        wake_at(e, w, node, following.time_ps)
-            else:
-                events_pop(e, w)
-            if event_class == EVENT_PFC:
-                visit_pfc(e, w, port_id, 0, now)
-            elif is_host:
-                host_arrival(e, w, node, packet, now)
-            else:
-                switch_arrival(e, w, node, port_id, packet, now)
+                    switch_arrival(e, w, node, port_id, packet, alone, now)
+        elif event_class == EVENT_TRANSMIT:
+            events_pop(w)
+            if e.ports[port_id].kick_ps == now:
+                w.choices[w.choice_count] = port_id - first_port
+                w.choice_count += 1
+        elif event_class == EVENT_PFC:
+            visit_pfc(e, w, node, port_id, (key >> KEY_VARIANT_SHIFT) & 15, now)
+            event_count(w, now)
         elif event_class == EVENT_TIMER:
-            events_pop(e, w)
+            events_pop(w)
             if is_host:
                 if e.hosts[node].timer_key_ps == now:
                     host_run_timers(e, w, node, now)
                 continue
             port = &e.ports[port_id]
-            if port.refresh_ps != now:
-                continue
-            port.refresh_ps = FOREVER
-            if port.xoff_mask == 0:
-                continue
-            pfc_want_frame(e, w, port, port_id, now)
-        elif event_class == EVENT_OPERATION:
-            events_pop(e, w)
+            if port.refresh_ps == now:
+                port.refresh_ps = FOREVER
+                if port.xoff_mask != 0:
+                    pfc_want_frame(e, w, port, port_id, now)
+                    event_count(w, now)
+        else:
+            events_pop(w)
             if e.hosts[node].op_key_ps == now:
                 host_run_operations(e, w, node, now)
-            continue
-        else:
-            events_pop(e, w)
-            visit_pfc(e, w, port_id, 1, now)
-        w.events += 1
-        w.last_event_ps = now
+    if w.choice_count > 0:
+        visit_choices(e, w, node, now)
 
 
+cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Run every event of one device before w.limit_ps."""
+    cdef bint is_host = node < e.plan.host_count
+    cdef ps_t now
+    w.node = node
+    w.tie_prefix = tie_prefix(e.plan.seed, <uint64_t>node)
+    w.instant_ps = -1
+    visit_collect(e, w, node)
+    while w.heap_count > 0:
+        now = w.window_start_ps + <ps_t>(w.heap[0] >> KEY_TIME_SHIFT)
+        if unlikely(now <= w.instant_ps):
+            e.fault.code = FAULT_TIME
+        if unlikely(e.fault.code != FAULT_NONE):
+            if e.fault.time_ps == 0:
+                e.fault.time_ps = now
+                e.fault.node = node
+            return
+        w.instant_ps = now
+        visit_instant(e, w, node, now, is_host)
+    w.instant_ps = -1
 
 
 cdef inline void close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept nogil:

@@ -180,10 +180,13 @@ def rate_bps(text: str) -> int | None:
     if match is None:
         return None
     try:
-        number = Fraction(match[1])
-    except (ValueError, OverflowError):
+        number = Decimal(match[1])
+    except InvalidOperation:
         return None
-    value = number * _PREFIX[match[2]] * (8 if match[3] in ("Bps", "B/s") else 1)
+    # Expanding a huge exponent would take for ever.
+    if abs(number.adjusted()) > 40:
+        return None
+    value = Fraction(number) * _PREFIX[match[2]] * (8 if match[3] in ("Bps", "B/s") else 1)
     return int(value) if value.denominator == 1 and 1 <= value <= RATE_LIMIT_BPS else None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from fabemu.importers.hpcc_lines import Line, counted, rate_bps, read_lines, time_ns, whole
+from fabemu.scenario.quantity import DEVICES_MAX
 
 _HEADERS = {
     3: ("nodes", "switches", "links"),
@@ -49,15 +51,18 @@ class HpccTopology:
     links: tuple[HpccLink, ...]
     notes: tuple[str, ...]
 
+    @cached_property
+    def _switch_set(self) -> frozenset[int]:
+        return frozenset(self.switches)
+
     @property
     def hosts(self) -> tuple[int, ...]:
         """Ids of the hosts, ascending."""
-        switches = set(self.switches)
-        return tuple(node for node in range(self.node_count) if node not in switches)
+        return tuple(node for node in range(self.node_count) if node not in self._switch_set)
 
     def name(self, node: int) -> str:
         """Name of a node in the scenario: its kind and its id in the file."""
-        return f"sw{node}" if node in self.switches else f"h{node}"
+        return f"sw{node}" if node in self._switch_set else f"h{node}"
 
 
 def read_topology(path: Path) -> HpccTopology:
@@ -84,6 +89,8 @@ def read_topology(path: Path) -> HpccTopology:
     switch_count = counts["switches"] + counts.get("NVSwitches", 0)
     if node_count < 1:
         raise header.error("the number of nodes is 0; a topology needs at least one")
+    if node_count > DEVICES_MAX:
+        raise header.error(f"the number of nodes is {node_count}; at most {DEVICES_MAX} are supported")
     if switch_count > node_count:
         raise header.error(f"{switch_count} switches among {node_count} nodes")
     switches, rest = _switches(lines, switch_count, node_count)

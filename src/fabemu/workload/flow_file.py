@@ -103,6 +103,8 @@ def _read(path: Path) -> tuple[pa.Table, bool]:
             names = next(csv.reader([header.decode("utf-8-sig")]))
         except UnicodeDecodeError:
             raise InputError(f"{path}:1: not a text file: invalid UTF-8") from None
+        except csv.Error as error:
+            raise InputError(f"{path}:1: {error}") from None
         names = [name.strip() for name in names]
         return (
             pa.csv.read_csv(

@@ -51,7 +51,13 @@ def wire_ps(frame_bytes: Int64s, rate_bps: Int64s, *, overhead_bytes: int, trunc
     """Time of frames on the wire (MODEL 1), element by element."""
     bits = (frame_bytes + overhead_bytes) * 8
     if truncate_ns:
-        return bits * 10**9 // rate_bps * 1000
+        # Seconds as a double, 64.64 fixed point, whole ns. One factor is below 2**64, the other below 2**32.
+        seconds = bits / rate_bps
+        whole = np.floor(seconds)
+        part = ((seconds - whole) * 2.0**64).astype(np.uint64)
+        high, low = (part >> np.uint64(32)) * np.uint64(10**9), (part & np.uint64(2**32 - 1)) * np.uint64(10**9)
+        part_ns = (high + (low >> np.uint64(32))) >> np.uint64(32)
+        return (whole.astype(np.int64) * 10**9 + part_ns.astype(np.int64)) * 1000
     return -(-bits * 10**12 // rate_bps)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -33,7 +34,8 @@ def wire_ps(plan: SimpleNamespace, frame_bytes: int, rate_bps: int) -> int:
     """Time that one frame occupies a link, or the gap of a paced QP at its rate."""
     size = frame_bytes + plan.wire_overhead_bytes
     if plan.truncate_ns:
-        return size * 8 * 10**9 // rate_bps * 1000
+        seconds = float(size * 8) / float(rate_bps)
+        return (int(math.ldexp(seconds, 64)) * 10**9 >> 64) * 1000
     return ceil_div(size * 8 * 10**12, rate_bps)
 
 

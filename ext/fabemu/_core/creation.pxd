@@ -2,15 +2,19 @@
 
 Owns      creation_t: pending events, the cyclic QP list of every host port, which ports are transmitting.
 Invariant every event that a transmission causes is created when it starts: its end first, then the arrival at the peer.
+          DCQCN timers of the adapter machine are events too, since their place among equal times matters: cc.next_ps is FOREVER.
 Order     docs/MODEL.md 13. A choice is made inside the event that allows it, not at the end of its instant.
 Source    github.com/alibaba-edu/High-Precision-Congestion-Control, behaviour described in docs/VALIDATION.md.
 """
 from libc.stdlib cimport calloc, free, realloc
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, DROP_NO_ROUTE, FAULT_MEMORY,
-                     FAULT_NONE, FOREVER, KIND_PFC, NONE, OP_SEND, STATUS_POSTED)
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CC_ADAPTER, DROP_NO_ROUTE,
+                     FAULT_MEMORY, FAULT_NONE, FOREVER, KIND_DATA, KIND_PFC, NONE, OP_SEND, STATUS_POSTED)
 from .packet cimport packet_t, packet_class
-from .state cimport engine_t, worker_t, host_t, pending_queue_t, pending_t, port_t, qp_t, queue_t, switch_t
-from .heaps cimport timed_pop
+from .plan cimport nic_profile_t
+from .state cimport (engine_t, worker_t, cc_t, host_t, pending_queue_t, pending_t, port_t, qp_t, queue_t, switch_t,
+                     timed_heap_t)
+from .dcqcn cimport cc_decrease, cc_increase, cc_restart_stages
+from .heaps cimport timed_pop, timed_push
 from .ecmp cimport ecmp_port
 from .mmu cimport mmu_wants_xoff
 from .nic cimport (SLOT_NEW, host_arrival, host_run_timers, nic_send_control, nic_send_data, operation_done,
@@ -25,7 +29,12 @@ cdef enum:
     CREATION_ARRIVAL = 1
     CREATION_OPERATION = 2        # id is the operation
     CREATION_AVAILABLE = 3
-    CREATION_TIMER = 4            # id is the host
+    CREATION_READ_FLOWS = 4       # no id: operations of this instant are installed, then the next instant is awaited
+    CREATION_INSTALL = 5          # id is the operation
+    CREATION_TIMER = 6            # id is the host
+    CREATION_ALPHA = 7            # id is the QP, here and below
+    CREATION_DECREASE = 8
+    CREATION_INCREASE = 9
 
 cdef struct creation_event_t:
     ps_t time_ps
@@ -47,6 +56,7 @@ cdef struct creation_t:
     uint64_t sequence
     uint8_t* transmitting         # per port
     qp_list_t* lists              # per host port
+    timed_heap_t starts           # (start, operation) of operations without dependencies that are not yet read
 
 
 cdef inline bint creation_less(const creation_event_t* a, const creation_event_t* b) noexcept nogil:
@@ -102,7 +112,7 @@ cdef inline void creation_pop(creation_t* c) noexcept nogil:
 
 
 cdef inline void creation_init(engine_t* e, creation_t* c) noexcept nogil:
-    """Every operation without dependencies becomes an event, in the order of the plan."""
+    """Operations without dependencies wait in order of (start, id); one event reads those of the next instant."""
     cdef int32_t op, port
     e.touched_port = NONE
     c.transmitting = <uint8_t*>calloc(e.plan.port_count + 1, 1)
@@ -114,7 +124,23 @@ cdef inline void creation_init(engine_t* e, creation_t* c) noexcept nogil:
         c.lists[port].available_ps = FOREVER
     for op in range(e.plan.op_count):
         if e.plan.op_dependency_count[op] == 0:
-            creation_push(e, c, e.plan.op_start_ps[op], CREATION_OPERATION, op)
+            timed_push(e, &c.starts, e.plan.op_start_ps[op], op, e.plan.op_host[op])
+    creation_await_flows(e, c)
+
+
+cdef inline void creation_await_flows(engine_t* e, creation_t* c) noexcept nogil:
+    """Have the operations of the next instant read."""
+    if c.starts.count > 0:
+        creation_push(e, c, c.starts.entries[0].time_ps, CREATION_READ_FLOWS, NONE)
+
+
+cdef inline void creation_read_flows(engine_t* e, creation_t* c, ps_t now) noexcept nogil:
+    """Install the operations of this instant: each is posted two events of no duration later."""
+    while c.starts.count > 0 and c.starts.entries[0].time_ps <= now:
+        creation_push(e, c, now, CREATION_INSTALL, c.starts.entries[0].id)
+        e.hosts[c.starts.entries[0].node].next_op += 1
+        timed_pop(&c.starts)
+    creation_await_flows(e, c)
 
 
 cdef inline void creation_free(engine_t* e, creation_t* c) noexcept nogil:
@@ -124,6 +150,7 @@ cdef inline void creation_free(engine_t* e, creation_t* c) noexcept nogil:
             free(c.lists[port].qps)
     free(c.lists)
     free(c.transmitting)
+    free(c.starts.entries)
     free(c.heap)
 
 
@@ -177,7 +204,7 @@ cdef inline void creation_switch_transmit(engine_t* e, worker_t* w, creation_t* 
         queue = &e.queues[<int64_t>port_id * count + klass]
         if queue.head == queue.tail or queue.pause_until_ps > now:
             continue
-        port.last_class = <uint32_t>klass
+        port.last_class = <uint8_t>klass
         packet = &queue.buffer[queue.head & queue.mask]
         ingress_id = first_port + packet.ingress
         if switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now):
@@ -305,8 +332,11 @@ cdef inline void creation_operation(engine_t* e, worker_t* w, creation_t* c, int
         return
     is_new = e.plan.op_kind[op] == OP_SEND and e.qp_slot[qp] == SLOT_NEW
     operation_post(e, w, node, op, now)
-    if is_new and e.qp_slot[qp] >= 0:
-        qps = &c.lists[e.hosts[node].qps[e.qp_slot[qp]].port]
+    if e.plan.op_kind[op] != OP_SEND or e.qp_slot[qp] < 0:
+        return
+    e.touched_port = e.hosts[node].qps[e.qp_slot[qp]].port
+    if is_new:
+        qps = &c.lists[e.touched_port]
         if qps.count == qps.capacity:
             qps.capacity = 2 * qps.capacity if qps.capacity > 0 else 4
             grown = <int32_t*>realloc(qps.qps, <size_t>qps.capacity * sizeof(int32_t))
@@ -316,6 +346,83 @@ cdef inline void creation_operation(engine_t* e, worker_t* w, creation_t* c, int
             qps.qps = grown
         qps.qps[qps.count] = qp
         qps.count += 1
+
+
+cdef inline void creation_host_arrival(engine_t* e, worker_t* w, creation_t* c, int32_t node, const packet_t* packet,
+                                       ps_t now) noexcept nogil:
+    """An ACK lets its QP's port choose, whatever it changed; the first echo of a QP starts its DCQCN timers."""
+    cdef int32_t slot = NONE
+    cdef int32_t port_id = NONE
+    cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
+    cdef cc_t* cc
+    if packet.kind != KIND_DATA:
+        slot = e.qp_slot[packet.qp]
+        if slot >= 0:
+            port_id = e.hosts[node].qps[slot].port
+    host_arrival(e, w, node, packet, now)
+    if port_id >= 0:
+        e.touched_port = port_id
+        if nic.cc == CC_ADAPTER and e.qp_slot[packet.qp] == slot:
+            cc = &e.hosts[node].qps[slot].cc
+            if cc.next_ps != FOREVER:
+                cc.next_ps = FOREVER
+                creation_push(e, c, cc.alpha_next_ps, CREATION_ALPHA, <int32_t>packet.qp)
+                creation_push(e, c, cc.decrease_next_ps, CREATION_DECREASE, <int32_t>packet.qp)
+    creation_settle(e, w, c, node, now)
+
+
+cdef inline void creation_rate_timer(engine_t* e, creation_t* c, int32_t kind, int32_t qp, ps_t now) noexcept nogil:
+    """One DCQCN timer of a live QP (MODEL 12, machine `adapter`)."""
+    cdef int32_t node = e.plan.qp_src[qp]
+    cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
+    cdef qp_t* q = &e.hosts[node].qps[e.qp_slot[qp]]
+    cdef cc_t* cc = &q.cc
+    cdef ps_t line_rate_bps = e.ports[q.port].rate_bps
+    if kind == CREATION_ALPHA:
+        cc.alpha = (1.0 - nic.g) * cc.alpha + (nic.g if cc.cnp_alpha else 0.0)
+        cc.cnp_alpha = 0
+        cc.alpha_next_ps = now + nic.alpha_timer_ps
+        creation_push(e, c, cc.alpha_next_ps, CREATION_ALPHA, qp)
+    elif kind == CREATION_DECREASE:
+        cc.decrease_next_ps = now + nic.decrease_timer_ps
+        creation_push(e, c, cc.decrease_next_ps, CREATION_DECREASE, qp)
+        if not cc.cnp_decrease:
+            return
+        if cc.timer_stage > 0 or cc.byte_stage > 0 or nic.clamp_target:
+            cc.target_bps = cc.rate_bps
+        cc_decrease(nic, cc)
+        cc_restart_stages(cc)
+        cc.counts_bytes = 1
+        cc.cnp_decrease = 0
+        cc.increase_next_ps = now + nic.increase_timer_ps
+        creation_push(e, c, cc.increase_next_ps, CREATION_INCREASE, qp)
+    else:
+        cc.increase_next_ps = now + nic.increase_timer_ps
+        creation_push(e, c, cc.increase_next_ps, CREATION_INCREASE, qp)
+        cc_increase(nic, cc, line_rate_bps)
+        cc.timer_stage += 1
+
+
+cdef inline bint creation_is_stale(engine_t* e, const creation_event_t* event) noexcept nogil:
+    """Timers of QPs that are done, or that were restarted: time does not pass for them."""
+    cdef int32_t slot
+    cdef host_t* host
+    if event.kind < CREATION_TIMER:
+        return False
+    if event.kind == CREATION_TIMER:
+        host = &e.hosts[event.id]
+        if host.timer_key_ps != event.time_ps:
+            return True
+        while host.timers.count > 0 and e.qp_slot[host.timers.entries[0].id] < 0:
+            timed_pop(&host.timers)
+        if host.timers.count == 0:
+            host.timer_key_ps = FOREVER
+        return host.timers.count == 0
+    slot = e.qp_slot[event.id]
+    if slot < 0:
+        return True
+    return (event.kind == CREATION_INCREASE
+            and e.hosts[e.plan.qp_src[event.id]].qps[slot].cc.increase_next_ps != event.time_ps)
 
 
 cdef inline void creation_event(engine_t* e, worker_t* w, creation_t* c, const creation_event_t* event) noexcept nogil:
@@ -340,8 +447,7 @@ cdef inline void creation_event(engine_t* e, worker_t* w, creation_t* c, const c
             if packet.psn == 0:
                 creation_transmit(e, w, c, id, now)
         elif node < e.plan.host_count:
-            host_arrival(e, w, node, &packet, now)
-            creation_settle(e, w, c, node, now)
+            creation_host_arrival(e, w, c, node, &packet, now)
         else:
             creation_switch_arrival(e, w, c, node, id, &packet, now)
     elif event.kind == CREATION_OPERATION:
@@ -351,9 +457,15 @@ cdef inline void creation_event(engine_t* e, worker_t* w, creation_t* c, const c
     elif event.kind == CREATION_AVAILABLE:
         c.lists[id].available_ps = FOREVER
         creation_transmit(e, w, c, id, now)
-    elif e.hosts[id].timer_key_ps == now:
+    elif event.kind == CREATION_READ_FLOWS:
+        creation_read_flows(e, c, now)
+    elif event.kind == CREATION_INSTALL:
+        creation_push(e, c, now, CREATION_OPERATION, id)
+    elif event.kind == CREATION_TIMER:
         host_run_timers(e, w, id, now)
         creation_settle(e, w, c, id, now)
+    else:
+        creation_rate_timer(e, c, event.kind, id, now)
 
 
 cdef inline int32_t run_creation(engine_t* e, creation_t* c, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
@@ -371,10 +483,12 @@ cdef inline int32_t run_creation(engine_t* e, creation_t* c, ps_t stop_ps, int64
             close_intervals_before(e, w, stop_ps)
             return STOPPED if c.count > 0 and work_left(e) else DRAINED
         creation_pop(c)
+        if creation_is_stale(e, &event):
+            continue
         e.now_ps = event.time_ps
         close_intervals_before(e, w, e.now_ps)
         creation_event(e, w, c, &event)
-        if event.kind != CREATION_TIMER:
+        if event.kind < CREATION_READ_FLOWS:
             w.events += 1
             w.last_event_ps = e.now_ps
         if unlikely(e.fault.code != FAULT_NONE):

@@ -15,10 +15,24 @@ from .trace cimport packet_row_t, record_append
 from .wake cimport wake_at
 
 
+cdef extern from *:
+    """
+    /* Seconds as a double, then 64.64 fixed point, then whole ns: MODEL 1, time rule truncate_ns. */
+    static inline int64_t fabemu_truncated_ns(int64_t bits, int64_t rate_bps)
+    {
+        double seconds = (double)bits / (double)rate_bps;
+        int64_t whole = (int64_t)seconds;
+        uint64_t part = (uint64_t)((seconds - (double)whole) * 18446744073709551616.0);
+        return whole * 1000000000 + (int64_t)(((unsigned __int128)part * 1000000000u) >> 64);
+    }
+    """
+    int64_t truncated_ns "fabemu_truncated_ns"(int64_t bits, int64_t rate_bps) noexcept nogil
+
+
 cdef inline ps_t time_of_bytes(const plan_t* plan, int64_t wire_bytes, int64_t rate_bps) noexcept nogil:
     """Serialisation time of bytes that include the wire overhead (MODEL 1)."""
     if plan.truncate_ns:
-        return <ps_t>((<uint64_t>wire_bytes * <uint64_t>8000000000) // <uint64_t>rate_bps) * 1000
+        return truncated_ns(8 * wire_bytes, rate_bps) * 1000
     return <ps_t>((<uint64_t>wire_bytes * <uint64_t>8000000000000 + <uint64_t>rate_bps - 1) // <uint64_t>rate_bps)
 
 

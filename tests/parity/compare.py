@@ -85,7 +85,7 @@ def run_core(
         stop = min(stop + step_ps, plan.until_ps)
         state = engine.run(stop, budget)
         parts.append(engine.drain())
-        if state == DRAINED or state == FAULT or (state == STOPPED and stop >= plan.until_ps):
+        if state in (DRAINED, FAULT) or (state == STOPPED and stop >= plan.until_ps):
             break
     else:
         state = RUNNING

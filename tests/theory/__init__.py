@@ -1,0 +1,1 @@
+"""Closed formulas and known theory that the engine must meet, each with its tolerance."""

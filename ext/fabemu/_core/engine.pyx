@@ -3,7 +3,8 @@
 Owns      engine_t and every allocation behind it.
 Invariant no Python object is touched while it steps; the first fault ends the run and is reported once.
 """
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free
+from posix.stdlib cimport posix_memalign
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -13,6 +14,7 @@ from .types cimport (CC_NONE, DROP_CAUSES, DROP_HEADROOM_FULL, FAULT_MEMORY, FAU
                      PAUSE_END_EXPIRY, PAUSE_END_RUN, STATUS_FAILED, STATUS_NOT_RUN, ps_t)
 from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .heaps cimport timed_push
+from .inbox cimport INBOX_BUCKETS
 from .link cimport time_of_bytes
 from .nic cimport frame_bytes_of
 from .packet cimport packet_t, packet_class
@@ -54,11 +56,22 @@ _PACKET = np.dtype([("time_ps", "i8"), ("node", "i4"), ("port", "i4"), ("psn", "
 assert _FLOW.itemsize == sizeof(flow_row_t) and _PORT.itemsize == sizeof(port_row_t)
 assert _PAUSE.itemsize == sizeof(pause_row_t) and _DROP.itemsize == sizeof(drop_row_t)
 assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
+assert sizeof(port_t) == 128 and sizeof(queue_t) == 192
+
+
+cdef enum:
+    CACHE_LINE = 64
 
 
 cdef void* zeroed(size_t count, size_t size) except NULL:
     """Zeroed memory for the life of the engine; at least one element."""
-    cdef void* memory = calloc(count if count > 0 else 1, size)
+    cdef void* memory = NULL
+    cdef size_t length = (count * size + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
+    if length == 0:
+        length = CACHE_LINE
+    # Ports and queues are whole cache lines.
+    if posix_memalign(&memory, CACHE_LINE, length) == 0:
+        memset(memory, 0, length)
     if memory == NULL:
         raise MemoryError(f"the engine needs {count * size} more bytes than this machine gives")
     return memory
@@ -233,7 +246,7 @@ cdef class Engine:
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
         cdef int64_t index, queue_count = <int64_t>p.port_count * p.class_count
-        cdef int32_t node, local
+        cdef int32_t node, local, klass
         cdef port_t* port
         cdef queue_t* queue
         cdef switch_t* mmu
@@ -265,6 +278,8 @@ cdef class Engine:
             port.peer = p.port_peer[index]
             port.node = p.port_node[index]
             port.peer_node = p.port_node[port.peer]
+            port.local = <int32_t>index - p.node_port_start[port.node]
+            port.stamp_ps = -1
             port.mask = <uint32_t>0xffffffff
             e.pendings[index].mask = <uint32_t>0xffffffff
         for index in range(queue_count):
@@ -272,10 +287,10 @@ cdef class Engine:
             queue.mask = <uint32_t>0xffffffff
             queue.kmin_bytes = kmin[index]
             queue.kmax_bytes = kmax[index]
-            queue.reserved_bytes = reserved[index]
+            queue.reserved_bytes = <uint32_t>min(reserved[index], 0xffffffff)
             queue.headroom_bytes = headroom[index]
             queue.alpha_q16 = alpha[index]
-            queue.xon_offset_bytes = xon_offset[index]
+            queue.xon_offset_bytes = <uint32_t>min(xon_offset[index], 0xffffffff)
             queue.pause_since_ps = -1
             e.pauses[2 * index].xoff_ps = -1
             e.pauses[2 * index + 1].xoff_ps = -1
@@ -286,6 +301,10 @@ cdef class Engine:
             mmu.latency_ps = p.switch_latency_ps[node - p.host_count]
             mmu.port_count = p.node_port_start[node + 1] - p.node_port_start[node]
             mmu.held = <uint32_t*>zeroed(<size_t>e.lossless_count * mmu.port_count * mmu.port_count, sizeof(uint32_t))
+            for local in range(mmu.port_count):
+                for klass in range(p.class_count):
+                    e.queues[<int64_t>(p.node_port_start[node] + local) * p.class_count + klass].held = (
+                        mmu.held + (<int64_t>e.lossless_index[klass] * mmu.port_count + local) * mmu.port_count)
         e.host_port_count = p.node_port_start[p.host_count]
         e.hosts = <host_t*>zeroed(p.host_count, sizeof(host_t))
         for node in range(p.host_count):
@@ -315,11 +334,16 @@ cdef class Engine:
         e.op_retransmissions = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
         e.op_cnps = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
         e.op_marks = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
+        e.worker.inbox_capacity = 256
+        e.worker.inbox = <uint64_t*>zeroed(256, sizeof(uint64_t))
+        e.worker.inbox_spare = <uint64_t*>zeroed(256, sizeof(uint64_t))
+        e.worker.buckets = <uint32_t*>zeroed(INBOX_BUCKETS, sizeof(uint32_t))
         e.worker.heap_capacity = 256
         e.worker.heap = <uint64_t*>zeroed(256, sizeof(uint64_t))
         # One entry per port of the largest device, and room for choices that are asked for again within an instant.
         count = int(np.diff(plan.node_port_start).max(initial=1))
         e.worker.arrivals = <int32_t*>zeroed(count, sizeof(int32_t))
+        e.worker.egress = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.choices = <int32_t*>zeroed(4 * count + 64, sizeof(int32_t))
         e.worker.ties = <uint64_t*>zeroed(4 * count + 64, sizeof(uint64_t))
         e.worker.flows.size = sizeof(flow_row_t)
@@ -406,7 +430,11 @@ cdef class Engine:
         free(e.op_marks)
         free(e.plan.nic)
         free(e.worker.heap)
+        free(e.worker.inbox)
+        free(e.worker.inbox_spare)
+        free(e.worker.buckets)
         free(e.worker.arrivals)
+        free(e.worker.egress)
         free(e.worker.choices)
         free(e.worker.ties)
         free(e.worker.flows.data)

@@ -16,8 +16,8 @@ cdef inline int64_t mmu_threshold(const switch_t* mmu, const queue_t* pg) noexce
 
 cdef inline int64_t mmu_over(const queue_t* pg) noexcept nogil:
     """Use above the reserve, compatibility rule (there shared_used counts the reserve too)."""
-    if pg.shared_used_bytes > pg.reserved_bytes:
-        return pg.shared_used_bytes - pg.reserved_bytes
+    if pg.shared_used_bytes > <int64_t>pg.reserved_bytes:
+        return pg.shared_used_bytes - <int64_t>pg.reserved_bytes
     return 0
 
 
@@ -27,12 +27,12 @@ cdef inline int32_t mmu_admit_ns3(switch_t* mmu, queue_t* pg, int64_t size) noex
     if pg.headroom_used_bytes + size > pg.headroom_bytes and mmu_over(pg) + size > threshold:
         return DROP_HEADROOM_FULL
     after = pg.shared_used_bytes + size
-    if after <= pg.reserved_bytes:
+    if after <= <int64_t>pg.reserved_bytes:
         pg.shared_used_bytes = after
-    elif after - pg.reserved_bytes > threshold:
+    elif after - <int64_t>pg.reserved_bytes > threshold:
         pg.headroom_used_bytes += size
     else:
-        charge = after - pg.reserved_bytes
+        charge = after - <int64_t>pg.reserved_bytes
         if charge > size:
             charge = size
         pg.shared_used_bytes = after
@@ -47,7 +47,7 @@ cdef inline int32_t mmu_admit(engine_t* e, switch_t* mmu, queue_t* pg, const que
     cdef int32_t cause
     if unlikely(e.plan.ns3_buffer):
         return mmu_admit_ns3(mmu, pg, size)
-    take = pg.reserved_bytes - pg.reserved_used_bytes
+    take = <int64_t>pg.reserved_bytes - pg.reserved_used_bytes
     if take >= size:
         pg.reserved_used_bytes += size
         return NONE
@@ -104,10 +104,4 @@ cdef inline bint mmu_wants_xon(const engine_t* e, const switch_t* mmu, const que
     if pg.headroom_used_bytes > 0:
         return False
     used = mmu_over(pg) if e.plan.ns3_buffer else pg.shared_used_bytes
-    return used == 0 or used + pg.xon_offset_bytes <= mmu_threshold(mmu, pg)
-
-
-cdef inline uint32_t* mmu_held(const engine_t* e, const switch_t* mmu, int32_t klass, int32_t ingress,
-                               int32_t egress) noexcept nogil:
-    """Bytes of a lossless class that came in by `ingress` and wait at `egress` (local ports)."""
-    return &mmu.held[(<int64_t>e.lossless_index[klass] * mmu.port_count + ingress) * mmu.port_count + egress]
+    return used == 0 or used + <int64_t>pg.xon_offset_bytes <= mmu_threshold(mmu, pg)

@@ -20,7 +20,7 @@ from .ecmp cimport ecmp_port
 from .link cimport link_begin, link_commit, link_wire_ps, time_of_bytes
 from .stats cimport stats_sent
 from .trace cimport flow_row_t, record_append
-from .wake cimport event_count, port_kick, wake_at
+from .wake cimport events_count, port_kick, wake_at
 
 cdef enum:
     SLOT_NEW = -1
@@ -408,7 +408,7 @@ cdef inline void host_run_timers(engine_t* e, worker_t* w, int32_t node, ps_t no
             q.has_timer = 1
             timed_push(e, &host.timers, q.deadline_ps, qp, node)
             continue
-        event_count(w, now)
+        events_count(w, 1, now)
         q.retries += 1
         if q.retries > nic.retry_count:
             qp_fail(e, w, node, host, slot, now)
@@ -445,7 +445,7 @@ cdef inline void host_run_operations(engine_t* e, worker_t* w, int32_t node, ps_
             break
         timed_pop(&host.due)
         if e.op_status[op] == STATUS_POSTED:
-            event_count(w, now)
+            events_count(w, 1, now)
             operation_done(e, w, node, op, now)
         else:
             operation_post(e, w, node, op, now)
@@ -454,7 +454,7 @@ cdef inline void host_run_operations(engine_t* e, worker_t* w, int32_t node, ps_
 
 cdef inline void operation_post(engine_t* e, worker_t* w, int32_t node, int32_t op, ps_t now) noexcept nogil:
     cdef int32_t kind = e.plan.op_kind[op]
-    event_count(w, now)
+    events_count(w, 1, now)
     if e.op_status[op] == STATUS_FAILED:
         return
     e.op_status[op] = STATUS_POSTED

@@ -12,7 +12,7 @@ from .packet cimport packet_t
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
 from .heaps cimport event_key, events_push
 from .link cimport link_begin, link_commit, link_wire_ps
-from .mmu cimport mmu_held, mmu_threshold
+from .mmu cimport mmu_threshold
 from .stats cimport stats_paused
 from .trace cimport pause_row_t, record_append
 from .wake cimport port_kick, wake_at
@@ -41,17 +41,14 @@ cdef inline void pause_row(engine_t* e, worker_t* w, pause_t* pause, int32_t por
     pause.xoff_ps = -1
 
 
-cdef inline int32_t pfc_root(const engine_t* e, const switch_t* mmu, int32_t first_port, int32_t ingress,
-                             int32_t klass) noexcept nogil:
+cdef inline int32_t pfc_root(const switch_t* mmu, const queue_t* pg, int32_t first_port) noexcept nogil:
     """Egress port that holds most bytes of the PG; lowest port on ties, -1 if none does."""
     cdef int32_t egress
     cdef int32_t best = -1
     cdef uint32_t most = 0
-    cdef uint32_t held
     for egress in range(mmu.port_count):
-        held = mmu_held(e, mmu, klass, ingress, egress)[0]
-        if held > most:
-            most = held
+        if pg.held[egress] > most:
+            most = pg.held[egress]
             best = first_port + egress
     return best
 
@@ -62,8 +59,7 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
     cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
     cdef queue_t* pg = &e.queues[index]
     cdef pause_t* pause = &e.pauses[2 * index]
-    cdef int32_t first_port = e.plan.node_port_start[port.node]
-    port.xoff_mask |= <uint32_t>1 << klass
+    port.xoff_mask |= <uint8_t>(1 << klass)
     mmu.xoff_count += 1
     w.xoffs += 1
     if pause.xoff_ps >= 0:
@@ -77,14 +73,14 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
     pause.ingress_bytes = pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes
     pause.headroom_bytes = pg.headroom_used_bytes
     pause.threshold_bytes = mmu_threshold(mmu, pg)
-    pause.egress_port = pfc_root(e, mmu, first_port, port_id - first_port, klass)
+    pause.egress_port = pfc_root(mmu, pg, port_id - port.local)
 
 
 cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
                            ps_t now) noexcept nogil:
     """XON is decided for a PG of this port."""
     cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
-    port.xoff_mask &= ~(<uint32_t>1 << klass)
+    port.xoff_mask &= <uint8_t>~(1 << klass)
     e.switches[port.node - e.plan.host_count].xoff_count -= 1
     pause.xon_ps = now
     if pause.sent_ps < 0:
@@ -174,7 +170,7 @@ cdef inline void pfc_set_refresh(engine_t* e, worker_t* w, port_t* port, int32_t
     e.port_mark[port_id] = 1
     if port.refresh_ps < w.limit_ps:
         events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0,
-                                    <uint64_t>(port_id - e.plan.node_port_start[port.node])))
+                                    <uint64_t>port.local))
     else:
         wake_at(e, w, port.node, port.refresh_ps)
 
@@ -218,7 +214,7 @@ cdef inline void pfc_defer(engine_t* e, worker_t* w, port_t* port, int32_t port_
     e.port_mark[port_id] = 1
     if time_ps < w.limit_ps:
         events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1,
-                                    <uint64_t>(port_id - e.plan.node_port_start[port.node])))
+                                    <uint64_t>port.local))
     else:
         wake_at(e, w, port.node, time_ps)
 

@@ -24,11 +24,12 @@ cdef struct queue_t:
     int64_t reserved_used_bytes
     int64_t shared_used_bytes
     int64_t headroom_used_bytes
-    int64_t reserved_bytes
+    uint32_t reserved_bytes
+    uint32_t xon_offset_bytes
     int64_t headroom_bytes
     int64_t alpha_q16
-    int64_t xon_offset_bytes
-    ps_t pause_since_ps           # -1 = not paused, or already accounted
+    uint32_t* held                # lossless class: bytes that wait at each egress port (local index)
+    ps_t pause_since_ps           # of the egress side; -1 = not paused, or already accounted
     # Lines 2, 3: interval statistics.
     int64_t tx_bytes
     int64_t tx_frames
@@ -51,10 +52,11 @@ cdef struct port_t:
     int32_t peer                  # port at the other end
     int32_t node
     int32_t peer_node
-    uint32_t waiting_mask         # classes with frames in their egress queue
-    uint32_t xoff_mask            # classes for which XOFF stands (ingress)
-    uint32_t pfc_pending
-    uint32_t last_class           # round robin (compatibility)
+    uint8_t waiting_mask          # classes with frames in their egress queue
+    uint8_t xoff_mask             # classes for which XOFF stands (ingress)
+    uint8_t pfc_pending
+    uint8_t last_class            # round robin (compatibility)
+    int32_t local                 # index within the node
     uint64_t digest               # over all departures
     # Line 1: receiving, and rare things.
     packet_t* ring                # packets in flight towards this port
@@ -66,6 +68,7 @@ cdef struct port_t:
     ps_t busy_ps                  # total
     int64_t hops                  # packets sent, PFC frames not counted
     int64_t sent_bytes
+    ps_t stamp_ps                 # instant of the last arrival bound for this port
 
 # Cold companion of a priority group: the pause row that is being written.
 cdef struct pause_t:
@@ -208,7 +211,7 @@ cdef struct switch_t:
     int64_t pool_bytes
     int64_t shared_used_bytes
     ps_t latency_ps
-    uint32_t* held                # (lossless class, ingress, egress) bytes, see mmu
+    uint32_t* held                # (lossless class, ingress, egress) bytes; queue_t.held points into it
     int32_t port_count
     int32_t xoff_count            # PGs for which XOFF stands
 
@@ -220,12 +223,19 @@ cdef struct record_buffer_t:
 
 # What one thread needs; there is one for now.
 cdef struct worker_t:
-    uint64_t* heap                # keys of the device being stepped
+    uint64_t* inbox               # keys of the arrivals of this visit, sorted
+    uint64_t* inbox_spare
+    uint32_t* buckets
+    int64_t inbox_count
+    int64_t inbox_next
+    int64_t inbox_capacity
+    uint64_t* heap                # keys of everything else
     int32_t heap_count
     int32_t heap_capacity
     int32_t node                  # being stepped
     ps_t instant_ps               # being run; transmit choices of this instant go to `choices`
     int32_t* arrivals             # local ports with an arrival at this instant
+    int32_t* egress               # port ids that `arrivals` are bound for
     int32_t* choices              # local ports with a transmit choice at this instant
     uint64_t* ties                # hashes of `arrivals` or `choices`
     int32_t choice_count

@@ -6,16 +6,17 @@ Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XO
 """
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, DROP_NO_ROUTE,
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, likely, unlikely, DROP_NO_ROUTE,
                      FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, NONE)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
-from .mmu cimport mmu_admit, mmu_held, mmu_release, mmu_threshold, mmu_wants_xoff, mmu_wants_xon
+from .mmu cimport mmu_admit, mmu_release, mmu_threshold, mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_lower, pfc_raise, pfc_send, pfc_want_frame
 from .stats cimport drop_record, stats_area, stats_sent
+from .ties cimport sort_ports
 from .wake cimport port_kick
 
 cdef extern from *:
@@ -77,11 +78,11 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
     queue.head += 1
     queue.bytes -= size
     if queue.head == queue.tail:
-        port.waiting_mask &= ~(<uint32_t>1 << klass)
+        port.waiting_mask &= <uint8_t>~(1 << klass)
     mmu_release(e, mmu, pg, size)
     if not (e.plan.lossless_mask >> klass) & 1:
         return False
-    mmu_held(e, mmu, klass, packet.ingress, port_id - first_port)[0] -= <uint32_t>size
+    pg.held[port.local] -= <uint32_t>size
     return unlikely((e.ports[ingress_id].xoff_mask >> klass) & 1) and mmu_wants_xon(e, mmu, pg)
 
 
@@ -99,31 +100,18 @@ cdef inline void switch_depart(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
 cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switch_t* mmu, int32_t ingress_id,
                                    int32_t egress_id, int32_t klass, const packet_t* packet, ps_t now) noexcept nogil:
     """Admit a frame and queue it at its egress port, or drop it. NONE, or the cause."""
-    cdef int32_t first_port = e.plan.node_port_start[node]
     cdef bint lossless = (e.plan.lossless_mask >> klass) & 1
     cdef int64_t egress_index = <int64_t>egress_id * e.plan.class_count + klass
     cdef queue_t* queue = &e.queues[egress_index]
     cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
-    cdef packet_t* place
     cdef int32_t verdict = mmu_admit(e, mmu, pg, queue, egress_index, lossless, packet.size)
     if unlikely(verdict != NONE):
         drop_record(e, w, packet, node, ingress_id, egress_id, verdict, now)
         return verdict
     if lossless:
-        mmu_held(e, mmu, klass, ingress_id - first_port, egress_id - first_port)[0] += <uint32_t>packet.size
-    stats_area(queue, now)
-    queue.bytes += packet.size
-    if queue.bytes > queue.bytes_max:
-        queue.bytes_max = queue.bytes
+        pg.held[e.ports[egress_id].local] += <uint32_t>packet.size
     e.port_dirty[egress_id] = 1
-    if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not queue_grow(e, queue):
-            return NONE
-    place = &queue.buffer[queue.tail & queue.mask]
-    memcpy(place, packet, sizeof(packet_t))
-    place.ingress = <unsigned short>(ingress_id - first_port)
-    queue.tail += 1
-    e.ports[egress_id].waiting_mask |= <uint32_t>1 << klass
+    queue_put(e, queue, &e.ports[egress_id], <uint16_t>e.ports[ingress_id].local, klass, packet, now)
     return NONE
 
 
@@ -162,50 +150,187 @@ cdef inline void switch_transmit(engine_t* e, worker_t* w, int32_t node, int32_t
         port_kick(e, w, port, port_id, next_ps)
 
 
-cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id, const packet_t* packet,
-                                bint alone, ps_t now) noexcept nogil:
-    """A frame has arrived on the wire; `alone` if nothing else happens at this device at this instant."""
+cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, switch_t* mmu, int32_t ingress_id,
+                                int32_t egress_id, const packet_t* packet, ps_t now) noexcept nogil:
+    """One frame has arrived on the wire (MODEL 6, arrival)."""
     cdef int32_t klass = <int32_t>packet_class(packet)
-    cdef int64_t size = packet.size
-    cdef bint lossless = (e.plan.lossless_mask >> klass) & 1
     cdef port_t* ingress = &e.ports[ingress_id]
-    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
-    cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
-    cdef queue_t* pg
-    cdef queue_t* queue
-    cdef port_t* egress
-    cdef int64_t rest, free_bytes
     cdef int32_t verdict
-    cdef bint idle
-    cdef ps_t when_ps
     if unlikely(egress_id < 0):
         drop_record(e, w, packet, node, ingress_id, NONE, DROP_NO_ROUTE, now)
         return
-    pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
-    queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
-    egress = &e.ports[egress_id]
-    idle = (alone and e.shortcuts and egress.busy_until_ps <= now and mmu.latency_ps == 0
-            and (egress.waiting_mask | egress.pfc_pending) == 0 and queue.pause_until_ps <= now)
-    if idle and (pg.shared_used_bytes | pg.headroom_used_bytes) == 0 and not (ingress.xoff_mask >> klass) & 1:
-        # Charge and release cancel out when no XOFF arises between them.
-        rest = size - (pg.reserved_bytes - pg.reserved_used_bytes)
-        if rest < 0:
-            rest = 0
-        free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - rest
-        if free_bytes >= 0 and rest < (free_bytes * pg.alpha_q16) >> 16 and (lossless or rest == 0):
-            if queue.bytes_max < size:
-                queue.bytes_max = size
-            switch_send(e, w, egress, egress_id, klass, queue, packet, now)
-            return
     verdict = switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now)
-    if lossless and not (ingress.xoff_mask >> klass) & 1 and mmu_wants_xoff(e, mmu, pg):
+    if ((e.plan.lossless_mask >> klass) & 1 and not (ingress.xoff_mask >> klass) & 1
+            and mmu_wants_xoff(e, mmu, &e.queues[<int64_t>ingress_id * e.plan.class_count + klass])):
         pfc_raise(e, w, mmu, ingress, ingress_id, klass, now)
         pfc_want_frame(e, w, ingress, ingress_id, now)
     if verdict == NONE:
-        when_ps = now + mmu.latency_ps
-        if egress.busy_until_ps > when_ps:
-            when_ps = egress.busy_until_ps
-        if queue.pause_until_ps > when_ps:
-            when_ps = queue.pause_until_ps
-        if when_ps < FOREVER:
-            port_kick(e, w, egress, egress_id, when_ps)
+        switch_kick(e, w, mmu, egress_id, klass, now)
+
+
+cdef inline void switch_kick(engine_t* e, worker_t* w, const switch_t* mmu, int32_t egress_id, int32_t klass,
+                             ps_t now) noexcept nogil:
+    """A frame was queued now: set the choice at which it can leave at the earliest."""
+    cdef port_t* egress = &e.ports[egress_id]
+    cdef ps_t pause_until_ps = e.queues[<int64_t>egress_id * e.plan.class_count + klass].pause_until_ps
+    cdef ps_t when_ps = now + mmu.latency_ps
+    if egress.busy_until_ps > when_ps:
+        when_ps = egress.busy_until_ps
+    if pause_until_ps > when_ps:
+        when_ps = pause_until_ps
+    if when_ps < FOREVER:
+        port_kick(e, w, egress, egress_id, when_ps)
+
+
+cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, int32_t first_port, int32_t count,
+                                int64_t total_bytes, ps_t now, bint* ordered) noexcept nogil:
+    """Whether no threshold can be met, whatever the order of the arrivals of this instant.
+
+    Then nothing is dropped, no XOFF arises (none stands), and the order matters only between frames for one egress
+    port: `ordered` is set if there are such.
+    """
+    cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - total_bytes
+    cdef int32_t index, klass, egress_id
+    cdef port_t* port
+    cdef const packet_t* packet
+    cdef const queue_t* pg
+    cdef int64_t egress_index
+    if not e.shortcuts or mmu.xoff_count > 0 or free_bytes < 0:
+        return False
+    for index in range(count):
+        egress_id = w.egress[index]
+        if unlikely(egress_id < 0):
+            return False
+        port = &e.ports[first_port + w.arrivals[index]]
+        packet = &port.ring[(port.head - 1) & port.mask]
+        klass = <int32_t>packet_class(packet)
+        pg = &e.queues[<int64_t>(first_port + w.arrivals[index]) * e.plan.class_count + klass]
+        if pg.headroom_used_bytes > 0 or pg.shared_used_bytes + packet.size >= (free_bytes * pg.alpha_q16) >> 16:
+            return False
+        if not (e.plan.lossless_mask >> klass) & 1:
+            egress_index = <int64_t>egress_id * e.plan.class_count + klass
+            if (e.queues[egress_index].bytes + total_bytes
+                    >= (free_bytes * e.plan.pq_egress_alpha_q16[egress_index]) >> 16):
+                return False
+        if e.ports[egress_id].stamp_ps == now:
+            ordered[0] = True
+        e.ports[egress_id].stamp_ps = now
+    return True
+
+
+cdef inline void switch_pass(engine_t* e, worker_t* w, int32_t node, switch_t* mmu, int32_t ingress_id,
+                             int32_t egress_id, bint unique, const packet_t* packet, ps_t now) noexcept nogil:
+    """One frame of a calm instant: straight through if its egress port is idle, else into the queue."""
+    cdef int32_t klass = <int32_t>packet_class(packet)
+    cdef port_t* egress = &e.ports[egress_id]
+    cdef int64_t egress_index = <int64_t>egress_id * e.plan.class_count + klass
+    cdef queue_t* queue = &e.queues[egress_index]
+    cdef queue_t* pg
+    if (unique and egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0
+            and mmu.latency_ps == 0 and queue.pause_until_ps <= now):
+        # Its choice comes at this very instant, and nothing that happens before it can make a difference.
+        pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
+        if pg.shared_used_bytes > 0:
+            # Bytes come back from the pool first, so charge and release do not cancel out.
+            mmu_admit(e, mmu, pg, queue, egress_index, True, packet.size)
+            mmu_release(e, mmu, pg, packet.size)
+        if queue.bytes_max < packet.size:
+            queue.bytes_max = packet.size
+        switch_send(e, w, egress, egress_id, klass, queue, packet, now)
+        return
+    switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now)
+    switch_kick(e, w, mmu, egress_id, klass, now)
+
+
+cdef inline void queue_put(engine_t* e, queue_t* queue, port_t* egress, uint16_t ingress_local, int32_t klass,
+                           const packet_t* packet, ps_t now) noexcept nogil:
+    """Append an admitted frame to an egress queue."""
+    cdef packet_t* place
+    stats_area(queue, now)
+    queue.bytes += packet.size
+    if queue.bytes > queue.bytes_max:
+        queue.bytes_max = queue.bytes
+    if unlikely(queue.tail - queue.head == queue.mask + 1):
+        if not queue_grow(e, queue):
+            return
+    place = &queue.buffer[queue.tail & queue.mask]
+    memcpy(place, packet, sizeof(packet_t))
+    place.ingress = ingress_local
+    queue.tail += 1
+    egress.waiting_mask |= <uint8_t>(1 << klass)
+
+
+cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id, ps_t now) noexcept nogil:
+    """The one arrival of an instant at which nothing else happens: switch_arrivals for the usual case, in one piece."""
+    cdef port_t* ingress = &e.ports[ingress_id]
+    cdef const packet_t* packet = &ingress.ring[(ingress.head - 1) & ingress.mask]
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef int32_t klass = <int32_t>packet_class(packet)
+    cdef int64_t size = packet.size
+    cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+    cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - size
+    cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
+    cdef queue_t* queue
+    cdef port_t* egress
+    cdef int64_t rest
+    cdef ps_t when_ps
+    if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or not e.shortcuts or e.plan.ns3_buffer
+                or mmu.xoff_count > 0 or pg.headroom_used_bytes > 0 or free_bytes < 0
+                or pg.shared_used_bytes + size >= (free_bytes * pg.alpha_q16) >> 16):
+        # Lossy, or near a threshold: by the book.
+        w.arrivals[0] = ingress.local
+        switch_arrivals(e, w, node, 1, now)
+        return
+    egress = &e.ports[egress_id]
+    queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
+    e.port_dirty[egress_id] = 1
+    if ((egress.waiting_mask | egress.pfc_pending) == 0 and egress.busy_until_ps <= now and mmu.latency_ps == 0
+            and queue.pause_until_ps <= now and pg.shared_used_bytes == 0):
+        # Charge and release of the same instant cancel out.
+        if queue.bytes_max < size:
+            queue.bytes_max = size
+        switch_send(e, w, egress, egress_id, klass, queue, packet, now)
+        return
+    rest = size - (<int64_t>pg.reserved_bytes - pg.reserved_used_bytes)
+    if rest <= 0:
+        pg.reserved_used_bytes += size
+    else:
+        pg.reserved_used_bytes = pg.reserved_bytes
+        pg.shared_used_bytes += rest
+        mmu.shared_used_bytes += rest
+    pg.held[egress.local] += <uint32_t>size
+    queue_put(e, queue, egress, <uint16_t>ingress.local, klass, packet, now)
+    when_ps = now + mmu.latency_ps
+    if egress.busy_until_ps > when_ps:
+        when_ps = egress.busy_until_ps
+    if queue.pause_until_ps > when_ps:
+        when_ps = queue.pause_until_ps
+    if when_ps < egress.kick_ps:
+        port_kick(e, w, egress, egress_id, when_ps)
+
+
+cdef inline void switch_arrivals(engine_t* e, worker_t* w, int32_t node, int32_t count, ps_t now) noexcept nogil:
+    """All arrivals of one instant; w.arrivals holds their local ports, each packet is at its ring's head - 1."""
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef int64_t total_bytes = 0
+    cdef int32_t index
+    cdef bint ordered = False
+    cdef bint calm
+    cdef port_t* port
+    cdef const packet_t* packet
+    for index in range(count):
+        port = &e.ports[first_port + w.arrivals[index]]
+        packet = &port.ring[(port.head - 1) & port.mask]
+        total_bytes += packet.size
+        w.egress[index] = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+    calm = switch_is_calm(e, w, mmu, first_port, count, total_bytes, now, &ordered)
+    if count > 1 and (ordered or not calm):
+        sort_ports(w, w.arrivals, w.egress, count, now)
+    for index in range(count):
+        port = &e.ports[first_port + w.arrivals[index]]
+        packet = &port.ring[(port.head - 1) & port.mask]
+        if calm:
+            switch_pass(e, w, node, mmu, first_port + w.arrivals[index], w.egress[index], not ordered, packet, now)
+        else:
+            switch_arrival(e, w, node, mmu, first_port + w.arrivals[index], w.egress[index], packet, now)

@@ -13,9 +13,9 @@ cdef enum:
     WHEEL_REACH = 60
 
 
-cdef inline void event_count(worker_t* w, ps_t now) noexcept nogil:
-    """An event with an effect has run."""
-    w.events += 1
+cdef inline void events_count(worker_t* w, int64_t count, ps_t now) noexcept nogil:
+    """Events with an effect have run at `now`."""
+    w.events += count
     if now > w.last_event_ps:
         w.last_event_ps = now
 
@@ -69,10 +69,10 @@ cdef inline void port_kick(engine_t* e, worker_t* w, port_t* port, int32_t port_
     node = port.node
     e.port_mark[port_id] = 1
     if time_ps == w.instant_ps:
-        w.choices[w.choice_count] = port_id - e.plan.node_port_start[node]
+        w.choices[w.choice_count] = port.local
         w.choice_count += 1
     elif time_ps < w.limit_ps:
         events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_TRANSMIT, 0,
-                                    <uint64_t>(port_id - e.plan.node_port_start[node])))
+                                    <uint64_t>port.local))
     else:
         wake_at(e, w, node, time_ps)

@@ -10,17 +10,19 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely
                      EVENT_OPERATION, EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_PFC)
 from .packet cimport packet_t
-from .rng cimport fold64, tie_prefix
+from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
-                     events_push, events_sift_down, timed_pop)
-from .nic cimport (host_arrival, host_run_operations, host_run_timers, host_set_op_key, host_set_timer_key,
+                     events_push, timed_pop)
+from .inbox cimport inbox_add, inbox_sort
+from .nic cimport (host_arrival, host_next_op_ps, host_run_operations, host_run_timers, host_set_op_key, host_set_timer_key,
                    host_transmit)
 from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
 from .stats cimport stats_area, stats_paused
-from .switch cimport switch_arrival, switch_transmit
+from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
+from .ties cimport sort_ports
 from .trace cimport port_row_t, record_append
-from .wake cimport WHEEL_SLOTS, event_count, wake_at, wake_flag
+from .wake cimport WHEEL_SLOTS, events_count, wake_at, wake_flag
 
 cdef enum:
     RUNNING = 0
@@ -32,9 +34,11 @@ cdef enum:
 cdef extern from *:
     """
     #define FABEMU_STALL_PS ((int64_t)1000000000000)
+    #define FABEMU_NO_KEY (~(uint64_t)0)
     """
     # No packet moved for one simulated second, and nothing else is to come: nothing ever will.
     const ps_t STALL_PS "FABEMU_STALL_PS"
+    const uint64_t NO_KEY "FABEMU_NO_KEY"
 
 
 cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint64_t port) noexcept nogil:
@@ -50,25 +54,30 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
     cdef port_t* port
     cdef host_t* host
     cdef const pending_queue_t* pending
-    cdef uint32_t index
+    cdef uint32_t index, position
     cdef bint busy
     cdef ps_t time_ps
     cdef uint64_t local
     cdef const packet_t* packet
     w.heap_count = 0
+    w.inbox_count = 0
+    w.inbox_next = 0
     for port_id in range(first_port, end_port):
         if not e.port_mark[port_id]:
             continue
         port = &e.ports[port_id]
         local = <uint64_t>(port_id - first_port)
         busy = False
-        if port.head != port.tail:
+        position = port.head
+        while position != port.tail:
             busy = True
-            packet = &port.ring[port.head & port.mask]
-            if packet.time_ps < w.limit_ps:
-                events_push(e, w, arrival_key(w, packet, local))
-            else:
-                wake_at(e, w, node, packet.time_ps)
+            packet = &port.ring[position & port.mask]
+            if packet.time_ps >= w.limit_ps:
+                if e.long_links:
+                    wake_at(e, w, node, packet.time_ps)
+                break
+            position += 1
+            inbox_add(e, w, arrival_key(w, packet, local))
         if port.kick_ps < FOREVER:
             busy = True
             if port.kick_ps < w.limit_ps:
@@ -92,6 +101,7 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
                 events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1, local))
         if not busy:
             e.port_mark[port_id] = 0
+    inbox_sort(w)
     if node < e.plan.host_count:
         host = &e.hosts[node]
         host.op_key_ps = FOREVER
@@ -100,35 +110,24 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         host_set_timer_key(e, w, node)
 
 
-cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t node, int32_t port_id, uint64_t variant,
-                           ps_t now) noexcept nogil:
-    """The top of the heap is a PFC frame at the head of its ring (0), or one whose response delay is over (1)."""
+cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t variant, ps_t now) noexcept nogil:
+    """A PFC frame at the head of its ring, the next of the inbox (0), or one whose response delay is over (1)."""
     cdef port_t* port = &e.ports[port_id]
     cdef pending_queue_t* pending
     cdef pending_t entry
     cdef const packet_t* packet
-    cdef const packet_t* following
-    cdef uint32_t mask, classes
     cdef ps_t response_ps
     if variant == 0:
         packet = &port.ring[port.head & port.mask]
-        mask = packet.psn
-        classes = packet.hash
         port.head += 1
+        w.inbox_next += 1
         w.link_received += 1
         w.pfc_received += 1
-        following = &port.ring[port.head & port.mask]
-        if port.head != port.tail and following.time_ps < w.limit_ps:
-            events_sift_down(w, 0, arrival_key(w, following, <uint64_t>(port_id - e.plan.node_port_start[node])))
-        else:
-            events_pop(w)
-            if e.long_links and port.head != port.tail:
-                wake_at(e, w, node, following.time_ps)
         response_ps = e.plan.port_pfc_response_ps[port_id]
         if response_ps == 0:
-            pfc_apply(e, w, port, port_id, mask, classes, now)
+            pfc_apply(e, w, port, port_id, packet.psn, packet.hash, now)
         else:
-            pfc_defer(e, w, port, port_id, mask, classes, now + response_ps)
+            pfc_defer(e, w, port, port_id, packet.psn, packet.hash, now + response_ps)
         return
     events_pop(w)
     pending = &e.pendings[port_id]
@@ -136,24 +135,6 @@ cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t node, int32_t port_
     pending.head += 1
     port.pending_count -= 1
     pfc_apply(e, w, port, port_id, entry.mask, entry.classes, now)
-
-
-cdef inline void sort_ports(worker_t* w, int32_t* ports, int32_t count, ps_t now) noexcept nogil:
-    """Put local ports into the keyed order of this instant (MODEL 5)."""
-    cdef uint64_t prefix = fold64(w.tie_prefix, <uint64_t>now)
-    cdef uint64_t tie
-    cdef int32_t index, position, port
-    for index in range(count):
-        port = ports[index]
-        tie = fold64(prefix, <uint64_t>port)
-        position = index
-        while position > 0 and (w.ties[position - 1] > tie
-                                or (w.ties[position - 1] == tie and ports[position - 1] > port)):
-            w.ties[position] = w.ties[position - 1]
-            ports[position] = ports[position - 1]
-            position -= 1
-        w.ties[position] = tie
-        ports[position] = port
 
 
 cdef inline void visit_choices(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
@@ -166,7 +147,7 @@ cdef inline void visit_choices(engine_t* e, worker_t* w, int32_t node, ps_t now)
     cdef int32_t port_id, sorted_count
     while done < w.choice_count:
         if ordered and w.choice_count - done > 1:
-            sort_ports(w, w.choices + done, w.choice_count - done, now)
+            sort_ports(w, w.choices + done, NULL, w.choice_count - done, now)
         sorted_count = w.choice_count
         while done < sorted_count:
             port_id = first_port + w.choices[done]
@@ -174,45 +155,27 @@ cdef inline void visit_choices(engine_t* e, worker_t* w, int32_t node, ps_t now)
             # A key that an earlier one has overtaken.
             if e.ports[port_id].kick_ps != now:
                 continue
-            if is_host:
-                host_transmit(e, w, node, port_id, now)
-            else:
-                switch_transmit(e, w, node, port_id, now)
-            if e.ports[port_id].busy_until_ps > now:
-                event_count(w, now)
+            visit_choice(e, w, node, port_id, now, is_host)
             if ordered and w.choice_count > sorted_count:
                 break
     w.choice_count = 0
 
 
-cdef inline int32_t visit_arrivals(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
-    """Take every arrival of this instant out of the heap, in keyed order; the number of ports in w.arrivals.
+cdef inline int32_t visit_arrivals(engine_t* e, worker_t* w, int32_t node, uint64_t instant_class) noexcept nogil:
+    """Take every arrival of this instant out of the inbox; the number of ports in w.arrivals.
 
     The rings' heads move on, so each packet is at head - 1.
     """
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef int32_t count = 0
-    cdef uint64_t local
-    cdef uint64_t instant = event_key(now - w.window_start_ps, EVENT_ARRIVAL, 0, 0) >> KEY_CLASS_SHIFT
-    cdef port_t* port
-    cdef const packet_t* following
-    while w.heap_count > 0 and w.heap[0] >> KEY_CLASS_SHIFT == instant:
-        local = w.heap[0] & KEY_PORT_MASK
-        w.arrivals[count] = <int32_t>local
+    cdef int32_t local
+    while w.inbox_next < w.inbox_count and w.inbox[w.inbox_next] >> KEY_CLASS_SHIFT == instant_class:
+        local = <int32_t>(w.inbox[w.inbox_next] & KEY_PORT_MASK)
+        w.inbox_next += 1
+        w.arrivals[count] = local
         count += 1
-        port = &e.ports[first_port + <int32_t>local]
-        port.head += 1
-        if port.head != port.tail:
-            following = &port.ring[port.head & port.mask]
-            if following.time_ps < w.limit_ps:
-                events_sift_down(w, 0, arrival_key(w, following, local))
-                continue
-            if e.long_links:
-                wake_at(e, w, node, following.time_ps)
-        events_pop(w)
+        e.ports[first_port + local].head += 1
     w.link_received += count
-    if count > 1:
-        sort_ports(w, w.arrivals, count, now)
     return count
 
 
@@ -222,33 +185,32 @@ cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now,
     cdef uint64_t key, event_class
     cdef uint64_t instant = <uint64_t>(now - w.window_start_ps)
     cdef int32_t port_id, count, index
-    cdef bint alone
     cdef port_t* port
-    cdef const packet_t* packet
-    while w.heap_count > 0 and w.heap[0] >> KEY_TIME_SHIFT == instant:
-        key = w.heap[0]
+    while True:
+        key = visit_next(w)
+        if key >> KEY_TIME_SHIFT != instant:
+            break
         event_class = (key >> KEY_CLASS_SHIFT) & 15
         port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
         if event_class == EVENT_ARRIVAL:
-            count = visit_arrivals(e, w, node, now)
-            alone = count == 1 and (w.heap_count == 0 or w.heap[0] >> KEY_TIME_SHIFT != instant)
+            count = visit_arrivals(e, w, node, key >> KEY_CLASS_SHIFT)
+            events_count(w, count, now)
+            if not is_host:
+                switch_arrivals(e, w, node, count, now)
+                continue
+            if count > 1:
+                sort_ports(w, w.arrivals, NULL, count, now)
             for index in range(count):
-                port_id = first_port + w.arrivals[index]
-                port = &e.ports[port_id]
-                packet = &port.ring[(port.head - 1) & port.mask]
-                event_count(w, now)
-                if is_host:
-                    host_arrival(e, w, node, packet, now)
-                else:
-                    switch_arrival(e, w, node, port_id, packet, alone, now)
+                port = &e.ports[first_port + w.arrivals[index]]
+                host_arrival(e, w, node, &port.ring[(port.head - 1) & port.mask], now)
         elif event_class == EVENT_TRANSMIT:
             events_pop(w)
             if e.ports[port_id].kick_ps == now:
                 w.choices[w.choice_count] = port_id - first_port
                 w.choice_count += 1
         elif event_class == EVENT_PFC:
-            visit_pfc(e, w, node, port_id, (key >> KEY_VARIANT_SHIFT) & 15, now)
-            event_count(w, now)
+            visit_pfc(e, w, port_id, (key >> KEY_VARIANT_SHIFT) & 15, now)
+            events_count(w, 1, now)
         elif event_class == EVENT_TIMER:
             events_pop(w)
             if is_host:
@@ -260,7 +222,7 @@ cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now,
                 port.refresh_ps = FOREVER
                 if port.xoff_mask != 0:
                     pfc_want_frame(e, w, port, port_id, now)
-                    event_count(w, now)
+                    events_count(w, 1, now)
         else:
             events_pop(w)
             if e.hosts[node].op_key_ps == now:
@@ -269,16 +231,48 @@ cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now,
         visit_choices(e, w, node, now)
 
 
+cdef inline uint64_t visit_next(const worker_t* w) noexcept nogil:
+    """The smallest key of inbox and heap; all ones if there is none."""
+    cdef uint64_t key = NO_KEY
+    if w.inbox_next < w.inbox_count:
+        key = w.inbox[w.inbox_next]
+    if w.heap_count > 0 and w.heap[0] < key:
+        key = w.heap[0]
+    return key
+
+
 cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Run every event of one device before w.limit_ps."""
     cdef bint is_host = node < e.plan.host_count
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef int32_t port_id
+    cdef uint64_t key, following, event_class
     cdef ps_t now
     w.node = node
     w.tie_prefix = tie_prefix(e.plan.seed, <uint64_t>node)
     w.instant_ps = -1
     visit_collect(e, w, node)
-    while w.heap_count > 0:
-        now = w.window_start_ps + <ps_t>(w.heap[0] >> KEY_TIME_SHIFT)
+    while True:
+        # The smallest key, and the one that follows it.
+        key = NO_KEY
+        following = NO_KEY
+        if w.inbox_next < w.inbox_count:
+            key = w.inbox[w.inbox_next]
+            if w.inbox_next + 1 < w.inbox_count:
+                following = w.inbox[w.inbox_next + 1]
+        if w.heap_count > 0:
+            if w.heap[0] < key:
+                following = key
+                key = w.heap[0]
+                if w.heap_count > 1 and w.heap[1] < following:
+                    following = w.heap[1]
+                if w.heap_count > 2 and w.heap[2] < following:
+                    following = w.heap[2]
+            elif w.heap[0] < following:
+                following = w.heap[0]
+        if key == NO_KEY:
+            break
+        now = w.window_start_ps + <ps_t>(key >> KEY_TIME_SHIFT)
         if unlikely(now <= w.instant_ps):
             e.fault.code = FAULT_TIME
         if unlikely(e.fault.code != FAULT_NONE):
@@ -287,8 +281,43 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
                 e.fault.node = node
             return
         w.instant_ps = now
-        visit_instant(e, w, node, now, is_host)
+        event_class = (key >> KEY_CLASS_SHIFT) & 15
+        if (key ^ following) >> KEY_TIME_SHIFT == 0 or (
+                event_class != EVENT_ARRIVAL and event_class != EVENT_TRANSMIT):
+            visit_instant(e, w, node, now, is_host)
+            continue
+        # One event alone at its instant: what visit_instant would do, without the ceremony.
+        port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
+        if event_class == EVENT_TRANSMIT:
+            events_pop(w)
+            if e.ports[port_id].kick_ps == now:
+                visit_choice(e, w, node, port_id, now, is_host)
+        else:
+            w.inbox_next += 1
+            w.link_received += 1
+            e.ports[port_id].head += 1
+            events_count(w, 1, now)
+            if is_host:
+                host_arrival(e, w, node, &e.ports[port_id].ring[(e.ports[port_id].head - 1) & e.ports[port_id].mask],
+                             now)
+                if host_next_op_ps(e, node) <= now:
+                    visit_instant(e, w, node, now, is_host)
+            else:
+                switch_lone_arrival(e, w, node, port_id, now)
+        if w.choice_count > 0:
+            visit_choices(e, w, node, now)
     w.instant_ps = -1
+
+
+cdef inline void visit_choice(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now,
+                              bint is_host) noexcept nogil:
+    """One transmit choice."""
+    if is_host:
+        host_transmit(e, w, node, port_id, now)
+    else:
+        switch_transmit(e, w, node, port_id, now)
+    if e.ports[port_id].busy_until_ps > now:
+        events_count(w, 1, now)
 
 
 cdef inline void close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept nogil:

@@ -1,0 +1,88 @@
+"""The inbox: the arrivals of one visit, sorted once instead of kept in a heap.
+
+Owns      inbox_add, inbox_sort.
+Invariant every arrival before the limit is known when a visit begins, so nothing is added later.
+Order     by whole key: time, class, port.
+"""
+from libc.stdlib cimport realloc
+from libc.string cimport memset
+from .types cimport int64_t, uint32_t, uint64_t, unlikely, FAULT_MEMORY
+from .heaps cimport KEY_TIME_SHIFT
+from .state cimport engine_t, worker_t
+
+cdef enum:
+    INBOX_BUCKETS = 1024
+    INBOX_SMALL = 12
+
+
+cdef inline void inbox_add(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
+    cdef int64_t capacity
+    cdef uint64_t* grown
+    if unlikely(w.inbox_count == w.inbox_capacity):
+        capacity = 2 * w.inbox_capacity
+        grown = <uint64_t*>realloc(w.inbox, <size_t>capacity * sizeof(uint64_t))
+        if grown == NULL:
+            e.fault.code = FAULT_MEMORY
+            return
+        w.inbox = grown
+        grown = <uint64_t*>realloc(w.inbox_spare, <size_t>capacity * sizeof(uint64_t))
+        if grown == NULL:
+            e.fault.code = FAULT_MEMORY
+            return
+        w.inbox_spare = grown
+        w.inbox_capacity = capacity
+    w.inbox[w.inbox_count] = key
+    w.inbox_count += 1
+
+
+cdef inline void inbox_spread(worker_t* w, int64_t count) noexcept nogil:
+    """One stable pass that leaves every key near its place: by the leading bits of its time within the visit."""
+    cdef uint64_t span = <uint64_t>(w.limit_ps - w.window_start_ps)
+    cdef uint64_t buckets = 16
+    cdef uint64_t bucket
+    cdef uint32_t shift = KEY_TIME_SHIFT
+    cdef uint32_t place, size
+    cdef int64_t index
+    cdef uint64_t* swapped
+    while buckets < INBOX_BUCKETS and <int64_t>buckets < count:
+        buckets *= 2
+    while span >> (shift - KEY_TIME_SHIFT) >= buckets:
+        shift += 1
+    memset(w.buckets, 0, buckets * sizeof(uint32_t))
+    for index in range(count):
+        w.buckets[w.inbox[index] >> shift] += 1
+    place = 0
+    for bucket in range(buckets):
+        size = w.buckets[bucket]
+        w.buckets[bucket] = place
+        place += size
+    for index in range(count):
+        bucket = w.inbox[index] >> shift
+        w.inbox_spare[w.buckets[bucket]] = w.inbox[index]
+        w.buckets[bucket] += 1
+    swapped = w.inbox
+    w.inbox = w.inbox_spare
+    w.inbox_spare = swapped
+
+
+cdef inline void inbox_sort(worker_t* w) noexcept nogil:
+    cdef int64_t count = w.inbox_count
+    cdef int64_t index, position
+    cdef uint64_t key
+    cdef uint64_t* keys
+    if count > INBOX_SMALL:
+        # Keys of one link are sorted already, and so are all keys of a host with one.
+        index = 1
+        while index < count and w.inbox[index - 1] < w.inbox[index]:
+            index += 1
+        if index == count:
+            return
+        inbox_spread(w, count)
+    keys = w.inbox
+    for index in range(1, count):
+        key = keys[index]
+        position = index
+        while position > 0 and keys[position - 1] > key:
+            keys[position] = keys[position - 1]
+            position -= 1
+        keys[position] = key

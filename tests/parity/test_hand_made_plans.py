@@ -1,0 +1,27 @@
+"""The plans of the hand-made sequences give the same runs in the core."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("fabemu._core.engine")
+
+from fabemu.plan import Plan
+from tests.oracle import test_oracle_theory as theory
+from tests.oracle.simulator import OracleResult, simulate
+from tests.parity.compare import assert_same, run_core
+
+SEQUENCES = [
+    name for name in vars(theory) if name.startswith("test_") and "simulate" in getattr(theory, name).__code__.co_names
+]
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_core_agrees_with_the_sequence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulate_both(plan: Plan) -> OracleResult:
+        result = simulate(plan)
+        assert_same(plan, result, run_core(plan), name)
+        return result
+
+    monkeypatch.setattr(theory, "simulate", simulate_both)
+    getattr(theory, name)()

@@ -261,6 +261,7 @@ cdef class Engine:
         e.shortcuts = p.scheduler != SCHEDULER_CLASSIC
         e.by_heap = p.scheduler == SCHEDULER_CLASSIC
         e.data_full_bytes = <int32_t>frame_bytes_of(e, p.mtu_bytes, False)
+        e.frame_bytes_max = <int32_t>max(frame_bytes_of(e, p.mtu_bytes, True), p.ack_bytes, p.cnp_bytes, p.pfc_bytes)
         e.ports = <port_t*>zeroed(p.port_count, sizeof(port_t))
         e.queues = <queue_t*>zeroed(queue_count, sizeof(queue_t))
         e.pauses = <pause_t*>zeroed(2 * queue_count, sizeof(pause_t))

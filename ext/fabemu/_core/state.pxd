@@ -285,6 +285,7 @@ cdef struct engine_t:
     bint by_heap                  # classic scheduler: wake-ups go to the heap, not to the wheel
     bint long_links               # some arrivals may lie beyond the wheel
     int32_t data_full_bytes       # frame of a full payload, without RETH
+    int32_t frame_bytes_max       # of any frame
     int32_t lossless_index[8]     # class -> number among the lossless ones
     int32_t lossless_count
     ps_t last_hop_ps

@@ -182,64 +182,38 @@ cdef inline void switch_kick(engine_t* e, worker_t* w, const switch_t* mmu, int3
         port_kick(e, w, egress, egress_id, when_ps)
 
 
-cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, int32_t first_port, int32_t count,
-                                int64_t total_bytes, ps_t now, bint* ordered) noexcept nogil:
-    """Whether no threshold can be met, whatever the order of the arrivals of this instant.
+cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, int32_t node, int32_t count, ps_t now,
+                                bint* ordered) noexcept nogil:
+    """Route all arrivals of this instant; whether no threshold can be met, whatever their order.
 
     Then nothing is dropped, no XOFF arises (none stands), and the order matters only between frames for one egress
-    port: `ordered` is set if there are such.
+    port: `ordered` is set if there are such. Lossy frames go by the book, since their egress limit depends on the order.
     """
-    cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - total_bytes
-    cdef int32_t index, klass, egress_id
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - <int64_t>count * e.frame_bytes_max
+    cdef int32_t index, klass, egress_id, ingress_id
     cdef port_t* port
     cdef const packet_t* packet
     cdef const queue_t* pg
-    cdef int64_t egress_index
-    if not e.shortcuts or mmu.xoff_count > 0 or free_bytes < 0:
-        return False
+    cdef bint calm = e.shortcuts and not e.plan.ns3_buffer and mmu.xoff_count == 0 and free_bytes >= 0
     for index in range(count):
-        egress_id = w.egress[index]
-        if unlikely(egress_id < 0):
-            return False
-        port = &e.ports[first_port + w.arrivals[index]]
+        ingress_id = first_port + w.arrivals[index]
+        port = &e.ports[ingress_id]
         packet = &port.ring[(port.head - 1) & port.mask]
+        egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+        w.egress[index] = egress_id
+        if not calm:
+            continue
         klass = <int32_t>packet_class(packet)
-        pg = &e.queues[<int64_t>(first_port + w.arrivals[index]) * e.plan.class_count + klass]
-        if pg.headroom_used_bytes > 0 or pg.shared_used_bytes + packet.size >= (free_bytes * pg.alpha_q16) >> 16:
-            return False
-        if not (e.plan.lossless_mask >> klass) & 1:
-            egress_index = <int64_t>egress_id * e.plan.class_count + klass
-            if (e.queues[egress_index].bytes + total_bytes
-                    >= (free_bytes * e.plan.pq_egress_alpha_q16[egress_index]) >> 16):
-                return False
+        pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
+        if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or pg.headroom_used_bytes > 0
+                    or pg.shared_used_bytes + packet.size >= (free_bytes * pg.alpha_q16) >> 16):
+            calm = False
+            continue
         if e.ports[egress_id].stamp_ps == now:
             ordered[0] = True
         e.ports[egress_id].stamp_ps = now
-    return True
-
-
-cdef inline void switch_pass(engine_t* e, worker_t* w, int32_t node, switch_t* mmu, int32_t ingress_id,
-                             int32_t egress_id, bint unique, const packet_t* packet, ps_t now) noexcept nogil:
-    """One frame of a calm instant: straight through if its egress port is idle, else into the queue."""
-    cdef int32_t klass = <int32_t>packet_class(packet)
-    cdef port_t* egress = &e.ports[egress_id]
-    cdef int64_t egress_index = <int64_t>egress_id * e.plan.class_count + klass
-    cdef queue_t* queue = &e.queues[egress_index]
-    cdef queue_t* pg
-    if (unique and egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0
-            and mmu.latency_ps == 0 and queue.pause_until_ps <= now):
-        # Its choice comes at this very instant, and nothing that happens before it can make a difference.
-        pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
-        if pg.shared_used_bytes > 0:
-            # Bytes come back from the pool first, so charge and release do not cancel out.
-            mmu_admit(e, mmu, pg, queue, egress_index, True, packet.size)
-            mmu_release(e, mmu, pg, packet.size)
-        if queue.bytes_max < packet.size:
-            queue.bytes_max = packet.size
-        switch_send(e, w, egress, egress_id, klass, queue, packet, now)
-        return
-    switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now)
-    switch_kick(e, w, mmu, egress_id, klass, now)
+    return calm
 
 
 cdef inline void queue_put(engine_t* e, queue_t* queue, port_t* egress, uint16_t ingress_local, int32_t klass,
@@ -260,33 +234,18 @@ cdef inline void queue_put(engine_t* e, queue_t* queue, port_t* egress, uint16_t
     egress.waiting_mask |= <uint8_t>(1 << klass)
 
 
-cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id, ps_t now) noexcept nogil:
-    """The one arrival of an instant at which nothing else happens: switch_arrivals for the usual case, in one piece."""
-    cdef port_t* ingress = &e.ports[ingress_id]
-    cdef const packet_t* packet = &ingress.ring[(ingress.head - 1) & ingress.mask]
-    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
-    cdef int32_t klass = <int32_t>packet_class(packet)
+cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* ingress, queue_t* pg, int32_t egress_id,
+                             int32_t klass, const packet_t* packet, bint unique, ps_t now) noexcept nogil:
+    """One lossless frame of a calm instant: straight through if its egress port is idle, else into the queue."""
+    cdef port_t* egress = &e.ports[egress_id]
+    cdef queue_t* queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
     cdef int64_t size = packet.size
-    cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
-    cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - size
-    cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
-    cdef queue_t* queue
-    cdef port_t* egress
     cdef int64_t rest
     cdef ps_t when_ps
-    if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or not e.shortcuts or e.plan.ns3_buffer
-                or mmu.xoff_count > 0 or pg.headroom_used_bytes > 0 or free_bytes < 0
-                or pg.shared_used_bytes + size >= (free_bytes * pg.alpha_q16) >> 16):
-        # Lossy, or near a threshold: by the book.
-        w.arrivals[0] = ingress.local
-        switch_arrivals(e, w, node, 1, now)
-        return
-    egress = &e.ports[egress_id]
-    queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
-    e.port_dirty[egress_id] = 1
-    if ((egress.waiting_mask | egress.pfc_pending) == 0 and egress.busy_until_ps <= now and mmu.latency_ps == 0
-            and queue.pause_until_ps <= now and pg.shared_used_bytes == 0):
-        # Charge and release of the same instant cancel out.
+    if (egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0 and unique
+            and mmu.latency_ps == 0 and queue.pause_until_ps <= now and pg.shared_used_bytes == 0):
+        # Its choice comes at this very instant: nothing before it can make a difference, and with nothing of the PG in the
+        # pool charge and release cancel out.
         if queue.bytes_max < size:
             queue.bytes_max = size
         switch_send(e, w, egress, egress_id, klass, queue, packet, now)
@@ -299,6 +258,7 @@ cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int
         pg.shared_used_bytes += rest
         mmu.shared_used_bytes += rest
     pg.held[egress.local] += <uint32_t>size
+    e.port_dirty[egress_id] = 1
     queue_put(e, queue, egress, <uint16_t>ingress.local, klass, packet, now)
     when_ps = now + mmu.latency_ps
     if egress.busy_until_ps > when_ps:
@@ -309,28 +269,42 @@ cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int
         port_kick(e, w, egress, egress_id, when_ps)
 
 
+cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id, ps_t now) noexcept nogil:
+    """The one arrival of an instant at which nothing else happens: switch_arrivals for the usual case, in one piece."""
+    cdef port_t* ingress = &e.ports[ingress_id]
+    cdef const packet_t* packet = &ingress.ring[(ingress.head - 1) & ingress.mask]
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef int32_t klass = <int32_t>packet_class(packet)
+    cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+    cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - packet.size
+    cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
+    if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or not e.shortcuts or e.plan.ns3_buffer
+                or mmu.xoff_count > 0 or pg.headroom_used_bytes > 0 or free_bytes < 0
+                or pg.shared_used_bytes + packet.size >= (free_bytes * pg.alpha_q16) >> 16):
+        # Lossy, or near a threshold: by the book.
+        switch_arrival(e, w, node, mmu, ingress_id, egress_id, packet, now)
+        return
+    switch_pass(e, w, mmu, ingress, pg, egress_id, klass, packet, True, now)
+
+
 cdef inline void switch_arrivals(engine_t* e, worker_t* w, int32_t node, int32_t count, ps_t now) noexcept nogil:
     """All arrivals of one instant; w.arrivals holds their local ports, each packet is at its ring's head - 1."""
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
-    cdef int64_t total_bytes = 0
-    cdef int32_t index
+    cdef int32_t index, klass
     cdef bint ordered = False
-    cdef bint calm
-    cdef port_t* port
+    cdef bint calm = switch_is_calm(e, w, mmu, node, count, now, &ordered)
+    cdef port_t* ingress
     cdef const packet_t* packet
-    for index in range(count):
-        port = &e.ports[first_port + w.arrivals[index]]
-        packet = &port.ring[(port.head - 1) & port.mask]
-        total_bytes += packet.size
-        w.egress[index] = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
-    calm = switch_is_calm(e, w, mmu, first_port, count, total_bytes, now, &ordered)
     if count > 1 and (ordered or not calm):
         sort_ports(w, w.arrivals, w.egress, count, now)
     for index in range(count):
-        port = &e.ports[first_port + w.arrivals[index]]
-        packet = &port.ring[(port.head - 1) & port.mask]
+        ingress = &e.ports[first_port + w.arrivals[index]]
+        packet = &ingress.ring[(ingress.head - 1) & ingress.mask]
         if calm:
-            switch_pass(e, w, node, mmu, first_port + w.arrivals[index], w.egress[index], not ordered, packet, now)
+            klass = <int32_t>packet_class(packet)
+            switch_pass(e, w, mmu, ingress,
+                        &e.queues[<int64_t>(first_port + w.arrivals[index]) * e.plan.class_count + klass],
+                        w.egress[index], klass, packet, not ordered, now)
         else:
             switch_arrival(e, w, node, mmu, first_port + w.arrivals[index], w.egress[index], packet, now)

@@ -1,7 +1,8 @@
 """The compiled plan: everything the engine reads, as flat constant arrays.
 
 Names, TOML and Python objects of the scenario end here. ``docs/MODEL.md`` says what each value means for a packet.
-Shapes use: N nodes, H hosts (nodes 0..H-1), P ports, C classes, S switches (node H+i is switch i), Q queue pairs (QPs), O operations, K NIC profiles, G route groups.
+Shapes use: N nodes, H hosts (nodes 0..H-1), P ports, C classes, S switches (node H+i is switch i), Q queue pairs (QPs),
+O operations, K NIC profiles, G route groups.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Build of the compiled core.
 
-One environment variable picks the profile: ``FABEMU_PROFILE=release`` (default), ``check`` (bounds checks, sanitizers
-with ``FABEMU_SANITIZE=address,undefined``) or ``profile`` (frame pointers, annotated HTML). ``FABEMU_NATIVE=1`` tunes for
-this machine and makes the wheel unportable.
+One environment variable picks the profile: ``FABEMU_PROFILE=release`` (default), ``check`` (bounds checks; sanitizers
+with ``FABEMU_SANITIZE=address,undefined``) or ``profile`` (frame pointers, annotated HTML). ``FABEMU_NATIVE=1`` tunes
+for this machine and makes the wheel unportable.
 """
 
 import os

@@ -24,7 +24,7 @@ from .rng cimport fold64
 from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      record_buffer_t, rx_t, switch_t, worker_t)
 from .trace cimport drop_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
-from .wake cimport WHEEL_REACH, WHEEL_SLOTS, wake_far
+from .wake cimport WHEEL_SLOTS, wake_far
 from .window cimport DRAINED, FAULTED, RUNNING, STOPPED, close_interval, run_heap, run_windows
 
 FAULT_TEXTS = {
@@ -266,7 +266,7 @@ cdef class Engine:
         e.queues = <queue_t*>zeroed(queue_count, sizeof(queue_t))
         e.pauses = <pause_t*>zeroed(2 * queue_count, sizeof(pause_t))
         e.pendings = <pending_queue_t*>zeroed(p.port_count, sizeof(pending_queue_t))
-        e.port_mark = <uint8_t*>zeroed(p.port_count, 1)
+        e.port_next_ps = times(p.port_count, FOREVER)
         e.port_dirty = <uint8_t*>zeroed(p.port_count, 1)
         for index in range(p.port_count):
             port = &e.ports[index]
@@ -344,6 +344,7 @@ cdef class Engine:
         # One entry per port of the largest device, and room for choices that are asked for again within an instant.
         count = int(np.diff(plan.node_port_start).max(initial=1))
         e.worker.arrivals = <int32_t*>zeroed(count, sizeof(int32_t))
+        e.worker.due = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.egress = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.choices = <int32_t*>zeroed(4 * count + 64, sizeof(int32_t))
         e.worker.ties = <uint64_t*>zeroed(4 * count + 64, sizeof(uint64_t))
@@ -357,23 +358,19 @@ cdef class Engine:
         """Lookahead: the least time from the start of a transmission to its arrival, over all links."""
         cdef plan_t* p = &self.e.plan
         cdef int64_t least_bytes = min(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, frame_bytes_of(self.e, 0, False))
-        cdef int64_t most_bytes = max(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, frame_bytes_of(self.e, p.mtu_bytes, True))
-        cdef ps_t least_ps = FOREVER, most_ps = 0, ahead_ps
+        cdef ps_t least_ps = FOREVER, ahead_ps
         cdef int32_t port
         for port in range(p.port_count):
             ahead_ps = p.port_delay_ps[port] + time_of_bytes(p, least_bytes + p.wire_overhead_bytes,
                                                              p.port_rate_bps[port])
             if ahead_ps < least_ps:
                 least_ps = ahead_ps
-            ahead_ps = p.port_delay_ps[port] + time_of_bytes(p, most_bytes + p.wire_overhead_bytes,
-                                                             p.port_rate_bps[port])
-            if ahead_ps > most_ps:
-                most_ps = ahead_ps
         if p.port_count == 0:
             least_ps = 1000000
-        # Keys hold 40 bits of time, and the area of a window must not matter: a millisecond is plenty.
-        self.e.window_ps = max(1, min(least_ps, 1000000000) // divisor)
-        self.e.long_links = self.e.by_heap or most_ps // self.e.window_ps + 1 >= WHEEL_REACH
+        # Keys hold 40 bits of time: a millisecond is plenty. A power of two makes the window of a time a shift.
+        least_ps = max(1, min(least_ps, 1000000000) // divisor)
+        while <ps_t>2 << self.e.window_shift <= least_ps:
+            self.e.window_shift += 1
 
     def __dealloc__(self):
         cdef engine_t* e = self.e
@@ -409,7 +406,7 @@ cdef class Engine:
         free(e.queues)
         free(e.pauses)
         free(e.pendings)
-        free(e.port_mark)
+        free(e.port_next_ps)
         free(e.port_dirty)
         free(e.switches)
         free(e.hosts)
@@ -436,6 +433,7 @@ cdef class Engine:
         free(e.worker.buckets)
         free(e.worker.arrivals)
         free(e.worker.egress)
+        free(e.worker.due)
         free(e.worker.choices)
         free(e.worker.ties)
         free(e.worker.flows.data)
@@ -510,7 +508,7 @@ cdef class Engine:
     @property
     def window_ps(self):
         """Length of a window, ps."""
-        return self.e.window_ps
+        return 1 << self.e.window_shift
 
     def fault(self):
         """The first broken promise of the core: (text, time_ps, node, port), or None."""

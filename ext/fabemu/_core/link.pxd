@@ -107,5 +107,6 @@ cdef inline void link_commit(engine_t* e, worker_t* w, port_t* port, int32_t por
             row.flags = packet.flags & FLAG_WIRE
             row.klass = packet.flags >> CLASS_SHIFT
     e.ports[port.peer].tail += 1
-    e.port_mark[port.peer] = 1
-    wake_at(e, w, port.peer_node, arrival_ps)
+    if arrival_ps < e.port_next_ps[port.peer]:
+        e.port_next_ps[port.peer] = arrival_ps
+    wake_at(e, port.peer_node, arrival_ps)

@@ -20,7 +20,7 @@ from .ecmp cimport ecmp_port
 from .link cimport link_begin, link_commit, link_wire_ps, time_of_bytes
 from .stats cimport stats_sent
 from .trace cimport flow_row_t, record_append
-from .wake cimport events_count, port_kick, wake_at
+from .wake cimport events_count, port_kick
 
 cdef enum:
     SLOT_NEW = -1
@@ -97,8 +97,8 @@ cdef inline void host_set_op_key(engine_t* e, worker_t* w, int32_t node) noexcep
         host.op_key_ps = next_ps
         if next_ps < w.limit_ps:
             events_push(e, w, event_key(next_ps - w.window_start_ps, EVENT_OPERATION, 0, 0))
-        else:
-            wake_at(e, w, node, next_ps)
+        elif next_ps < w.least_ps:
+            w.least_ps = next_ps
 
 
 cdef inline void host_set_timer_key(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -113,8 +113,8 @@ cdef inline void host_set_timer_key(engine_t* e, worker_t* w, int32_t node) noex
         host.timer_key_ps = next_ps
         if next_ps < w.limit_ps:
             events_push(e, w, event_key(next_ps - w.window_start_ps, EVENT_TIMER, 0, 0))
-        else:
-            wake_at(e, w, node, next_ps)
+        elif next_ps < w.least_ps:
+            w.least_ps = next_ps
 
 
 cdef inline void host_add_due(engine_t* e, worker_t* w, int32_t node, ps_t time_ps, int32_t op) noexcept nogil:

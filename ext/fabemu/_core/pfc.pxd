@@ -15,7 +15,7 @@ from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_threshold
 from .stats cimport stats_paused
 from .trace cimport pause_row_t, record_append
-from .wake cimport port_kick, wake_at
+from .wake cimport port_expect, port_kick
 
 
 cdef inline void pause_row(engine_t* e, worker_t* w, pause_t* pause, int32_t port_id, int32_t klass, int32_t end,
@@ -167,12 +167,11 @@ cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_i
 
 cdef inline void pfc_set_refresh(engine_t* e, worker_t* w, port_t* port, int32_t port_id) noexcept nogil:
     """Put the timer key of this port where it belongs."""
-    e.port_mark[port_id] = 1
     if port.refresh_ps < w.limit_ps:
         events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0,
                                     <uint64_t>port.local))
     else:
-        wake_at(e, w, port.node, port.refresh_ps)
+        port_expect(e, w, port_id, port.refresh_ps)
 
 
 cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_id, uint32_t xoff_mask,
@@ -211,12 +210,11 @@ cdef inline void pfc_defer(engine_t* e, worker_t* w, port_t* port, int32_t port_
     entry.mask = xoff_mask
     entry.classes = classes
     port.pending_count += 1
-    e.port_mark[port_id] = 1
     if time_ps < w.limit_ps:
         events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1,
                                     <uint64_t>port.local))
     else:
-        wake_at(e, w, port.node, time_ps)
+        port_expect(e, w, port_id, time_ps)
 
 
 cdef inline pending_t* pending_push(engine_t* e, pending_queue_t* pending) noexcept nogil:

@@ -235,6 +235,9 @@ cdef struct worker_t:
     int32_t node                  # being stepped
     ps_t instant_ps               # being run; transmit choices of this instant go to `choices`
     int32_t* arrivals             # local ports with an arrival at this instant
+    int32_t* due                  # port ids with something to do in this visit
+    int32_t due_count
+    ps_t least_ps                 # earliest event that this visit leaves behind
     int32_t* egress               # port ids that `arrivals` are bound for
     int32_t* choices              # local ports with a transmit choice at this instant
     uint64_t* ties                # hashes of `arrivals` or `choices`
@@ -279,11 +282,10 @@ cdef struct engine_t:
     worker_t worker
     fault_t fault
     ps_t now_ps                   # every event before it has run
-    ps_t window_ps
+    int32_t window_shift          # a window is 2^shift ps long
     bint record_packets
     bint shortcuts                # straight-through forwarding; off in the classic scheduler
     bint by_heap                  # classic scheduler: wake-ups go to the heap, not to the wheel
-    bint long_links               # some arrivals may lie beyond the wheel
     int32_t data_full_bytes       # frame of a full payload, without RETH
     int32_t frame_bytes_max       # of any frame
     int32_t lossless_index[8]     # class -> number among the lossless ones
@@ -293,7 +295,7 @@ cdef struct engine_t:
     queue_t* queues               # port * class_count + class
     pause_t* pauses               # 2 * index: the row being written; + 1: the one before, whose XON waits for its frame
     pending_queue_t* pendings     # per port
-    uint8_t* port_mark            # has, or may have, something to do
+    ps_t* port_next_ps            # no event of the port is earlier; FOREVER = it has none
     uint8_t* port_dirty           # has statistics of the open interval
     switch_t* switches
     host_t* hosts

@@ -1,10 +1,10 @@
 """When a device must be visited, and when a port must choose.
 
 Owns      the wheel of 64 windows, the heap of far wake-ups, transmit keys of ports.
-Invariant every event of a device within the wheel's reach has its device flagged in that window; farther ones have an
-          entry in `far` that is not later. A visit re-arms what it leaves behind.
+Invariant every event of a device within the wheel's reach has its device flagged in that window, or in an earlier one;
+          farther ones have an entry in `far` that is not later. A visit ends by waking its device for what it leaves behind.
 """
-from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, likely, unlikely, FOREVER, EVENT_TRANSMIT)
+from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, unlikely, EVENT_TRANSMIT)
 from .state cimport engine_t, worker_t, port_t
 from .heaps cimport event_key, events_push, timed_push
 
@@ -34,45 +34,41 @@ cdef inline void wake_far(engine_t* e, int32_t node, ps_t time_ps) noexcept nogi
         timed_push(e, &e.far, time_ps, node, node)
 
 
-cdef inline void wake_at(engine_t* e, const worker_t* w, int32_t node, ps_t time_ps) noexcept nogil:
+cdef inline void wake_at(engine_t* e, int32_t node, ps_t time_ps) noexcept nogil:
     """Have `node` visited in the window that holds `time_ps`."""
-    cdef ps_t offset_ps = time_ps - w.window_start_ps
-    cdef int64_t ahead
+    cdef int64_t window_index
     if unlikely(e.by_heap):
         wake_far(e, node, time_ps)
         return
     if unlikely(e.creation != NULL):
         return
-    if offset_ps < e.window_ps:
-        ahead = 0
-    elif likely(offset_ps < 2 * e.window_ps):
-        ahead = 1
-    elif offset_ps < 3 * e.window_ps:
-        ahead = 2
+    window_index = time_ps >> e.window_shift
+    if unlikely(window_index - e.window_index > WHEEL_REACH):
+        wake_far(e, node, time_ps)
     else:
-        ahead = offset_ps // e.window_ps
-        if ahead > WHEEL_REACH:
-            wake_far(e, node, time_ps)
-            return
-    wake_flag(e, node, e.window_index + ahead)
+        wake_flag(e, node, window_index)
+
+
+cdef inline void port_expect(engine_t* e, worker_t* w, int32_t port_id, ps_t time_ps) noexcept nogil:
+    """The port of the device being visited has an event after this visit."""
+    if time_ps < e.port_next_ps[port_id]:
+        e.port_next_ps[port_id] = time_ps
+    if time_ps < w.least_ps:
+        w.least_ps = time_ps
 
 
 cdef inline void port_kick(engine_t* e, worker_t* w, port_t* port, int32_t port_id, ps_t time_ps) noexcept nogil:
     """Have the port make a transmit choice at `time_ps`, unless one is set for no later."""
-    cdef int32_t node
     if port.kick_ps <= time_ps:
         return
     if unlikely(e.creation != NULL):
         e.touched_port = port_id
         return
     port.kick_ps = time_ps
-    node = port.node
-    e.port_mark[port_id] = 1
     if time_ps == w.instant_ps:
         w.choices[w.choice_count] = port.local
         w.choice_count += 1
     elif time_ps < w.limit_ps:
-        events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_TRANSMIT, 0,
-                                    <uint64_t>port.local))
+        events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
     else:
-        wake_at(e, w, node, time_ps)
+        port_expect(e, w, port_id, time_ps)

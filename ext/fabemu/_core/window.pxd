@@ -47,60 +47,53 @@ cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint
 
 
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
-    """Fill the heap with the device's events before the limit; re-arm those after it."""
+    """Take up the device's events before the limit: arrivals in the inbox, the others in the heap."""
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef int32_t end_port = e.plan.node_port_start[node + 1]
-    cdef int32_t port_id
+    cdef int32_t port_id, index
+    cdef uint32_t position
     cdef port_t* port
     cdef host_t* host
     cdef const pending_queue_t* pending
-    cdef uint32_t index, position
-    cdef bint busy
     cdef ps_t time_ps
     cdef uint64_t local
     cdef const packet_t* packet
     w.heap_count = 0
     w.inbox_count = 0
     w.inbox_next = 0
+    w.due_count = 0
+    w.least_ps = FOREVER
     for port_id in range(first_port, end_port):
-        if not e.port_mark[port_id]:
-            continue
+        time_ps = e.port_next_ps[port_id]
+        if time_ps < w.limit_ps:
+            w.due[w.due_count] = port_id
+            w.due_count += 1
+        elif time_ps < w.least_ps:
+            w.least_ps = time_ps
+    for index in range(w.due_count):
+        port_id = w.due[index]
         port = &e.ports[port_id]
-        local = <uint64_t>(port_id - first_port)
-        busy = False
+        local = <uint64_t>port.local
         position = port.head
         while position != port.tail:
-            busy = True
             packet = &port.ring[position & port.mask]
             if packet.time_ps >= w.limit_ps:
-                if e.long_links:
-                    wake_at(e, w, node, packet.time_ps)
                 break
             position += 1
             inbox_add(e, w, arrival_key(w, packet, local))
-        if port.kick_ps < FOREVER:
-            busy = True
-            if port.kick_ps < w.limit_ps:
-                events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
-            else:
-                wake_at(e, w, node, port.kick_ps)
-        if unlikely(port.refresh_ps < FOREVER):
-            busy = True
-            if port.refresh_ps < w.limit_ps:
-                events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0, local))
-            else:
-                wake_at(e, w, node, port.refresh_ps)
+        if port.kick_ps < w.limit_ps:
+            events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
+        if unlikely(port.refresh_ps < w.limit_ps):
+            events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0, local))
         if unlikely(port.pending_count > 0):
-            busy = True
             pending = &e.pendings[port_id]
-            for index in range(pending.head, pending.tail):
-                time_ps = pending.buffer[index & pending.mask].time_ps
+            position = pending.head
+            while position != pending.tail:
+                time_ps = pending.buffer[position & pending.mask].time_ps
                 if time_ps >= w.limit_ps:
-                    wake_at(e, w, node, time_ps)
                     break
+                position += 1
                 events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1, local))
-        if not busy:
-            e.port_mark[port_id] = 0
     inbox_sort(w)
     if node < e.plan.host_count:
         host = &e.hosts[node]
@@ -108,6 +101,31 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         host_set_op_key(e, w, node)
         host.timer_key_ps = FOREVER
         host_set_timer_key(e, w, node)
+
+
+cdef inline void visit_leave(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Note when the ports that were due have their next event, and have the device woken for the earliest of all."""
+    cdef int32_t index
+    cdef port_t* port
+    cdef const pending_queue_t* pending
+    cdef ps_t next_ps, time_ps
+    for index in range(w.due_count):
+        port = &e.ports[w.due[index]]
+        next_ps = port.kick_ps if port.kick_ps < port.refresh_ps else port.refresh_ps
+        if port.head != port.tail:
+            time_ps = port.ring[port.head & port.mask].time_ps
+            if time_ps < next_ps:
+                next_ps = time_ps
+        if unlikely(port.pending_count > 0):
+            pending = &e.pendings[w.due[index]]
+            time_ps = pending.buffer[pending.head & pending.mask].time_ps
+            if time_ps < next_ps:
+                next_ps = time_ps
+        e.port_next_ps[w.due[index]] = next_ps
+        if next_ps < w.least_ps:
+            w.least_ps = next_ps
+    if w.least_ps < FOREVER:
+        wake_at(e, node, w.least_ps)
 
 
 cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t variant, ps_t now) noexcept nogil:
@@ -307,6 +325,7 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
         if w.choice_count > 0:
             visit_choices(e, w, node, now)
     w.instant_ps = -1
+    visit_leave(e, w, node)
 
 
 cdef inline void visit_choice(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now,
@@ -416,7 +435,7 @@ cdef inline bint window_seek(engine_t* e, ps_t from_ps) noexcept nogil:
             best = e.window_index + step
             break
     if e.far.count > 0:
-        far = e.far.entries[0].time_ps // e.window_ps
+        far = e.far.entries[0].time_ps >> e.window_shift
         if best < 0 or far < best:
             best = far
     if best < 0:
@@ -435,8 +454,8 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
             return RUNNING
         if not window_seek(e, e.now_ps):
             return DRAINED
-        w.window_start_ps = e.window_index * e.window_ps
-        end_ps = w.window_start_ps + e.window_ps
+        w.window_start_ps = e.window_index << e.window_shift
+        end_ps = w.window_start_ps + (<ps_t>1 << e.window_shift)
         if w.window_start_ps > e.now_ps:
             e.now_ps = w.window_start_ps if w.window_start_ps < stop_ps else stop_ps
         if e.now_ps >= stop_ps:

@@ -442,3 +442,16 @@ def test_compatibility_rules_are_refused() -> None:
     for name in ("ns3_buffer", "ns3_nic", "ns3_pfc", "round_robin"):
         with pytest.raises(UnsupportedError):
             Simulator(star(2, Work(), **{name: True}))
+
+
+def test_refreshes_fill_a_long_cable() -> None:
+    """Refresh interval (23.875 ns) above a PFC frame's wire time, far below the cable's 3 us: hundreds are in flight."""
+    work = Work()
+    for source in range(4):
+        work.send(work.qp(source, 4), 5 * 4096)
+    buffers = (PortBuffer(headroom=10**6, alpha_q16=1),)
+    spec = SwitchSpec(pool=100_000, latency_ps=2_400_000, buffers=buffers, pause_ps=47_750)
+    nic = NicSpec(rto_ps=477_485_000)
+    result = simulate(star(5, work, rate_bps=70 * GBPS, delay_ps=3 * US, switch=spec, nic=nic))
+    assert result.counts["pfc_frames"] > 400
+    assert all(status == 2 for status in result.ops["status"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,9 +12,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fabemu._core.engine")
 
+from fabemu._core.engine import Engine
+
 from fabemu.plan import FOREVER_PS, SCHEDULER_CLASSIC, Plan
+from tests.oracle.packet import PFC
 from tests.oracle.simulator import simulate_bounded
-from tests.parity.compare import assert_same, run_core
+from tests.parity.compare import FAULT, assert_same, run_core
 from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
 
 
@@ -51,3 +56,31 @@ def test_classic_scheduler_agrees_with_windows(plan: Plan) -> None:
     window = run_core(plan)
     assert classic.ops == window.ops
     assert classic.digest == window.digest
+
+
+@example_settings(0.2)
+@given(plans(), st.sampled_from([1, 3, 40]))
+def test_port_table_sums_to_the_packets(plan: Plan, intervals: int) -> None:
+    """Frames, bytes and marks of all intervals of a (port, class) are those of the oracle's departures."""
+    plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
+    sample_ps = oracle.end_ps // intervals + 1
+    engine = Engine(replace(plan, sample_ps=sample_ps))
+    assert engine.run(plan.until_ps, 10**9) != FAULT
+    engine.finish()
+    frames: Counter[tuple[int, int]] = Counter()
+    frame_bytes: Counter[tuple[int, int]] = Counter()
+    marks: Counter[int] = Counter()
+    for row in engine.drain()["ports"]:
+        key = int(row["port"]), int(row["class"])
+        frames[key] += int(row["tx_frames"])
+        frame_bytes[key] += int(row["tx_bytes"])
+        marks[key[0]] += int(row["marks"])
+        assert row["start_ps"] % sample_ps == 0
+        assert row["end_ps"] - row["start_ps"] <= sample_ps
+    sent = [row for row in oracle.packets if row[2] != PFC]
+    assert +frames == Counter((row[1], row[4]) for row in sent)
+    total: Counter[tuple[int, int]] = Counter()
+    for row in sent:
+        total[row[1], row[4]] += row[7]
+    assert +frame_bytes == total
+    assert +marks == +Counter(dict(enumerate(oracle.marks)))

@@ -498,8 +498,12 @@ def test_flow_of_ten_terabytes(case):
         ("BUFFER_SIZE 4 4", "BUFFER_SIZE has 2 values; it takes one"),
         ("RATE_AI fast", "RATE_AI is 'fast'; a rate above 0 such as 50Mb/s is needed"),
         ("EWMA_GAIN 2", "EWMA_GAIN is '2'; a number from 0 to 1 is needed"),
-        ("RP_TIMER -1", "RP_TIMER is '-1'; a time in us, of at least 0.001, is needed"),
-        ("L2_ACK_INTERVAL 0", "L2_ACK_INTERVAL is '0'; a whole number from 1 to 1000000 is needed"),
+        ("RP_TIMER -1", "RP_TIMER is '-1'; a time in us, of at least 1, is needed"),
+        (
+            "L2_ACK_INTERVAL 4000",
+            "L2_ACK_INTERVAL 4000: an ACK that waits for a number of bytes is not supported; "
+            "only L2_ACK_INTERVAL 1 is",
+        ),
         ("KMIN_MAP 2 100000000000 400", "KMIN_MAP says 2 pairs of rate and value, but 2 numbers follow"),
         ("KMIN_MAP 1 100000000000 400", "KMIN_MAP without KMAX_MAP; give KMIN_MAP, KMAX_MAP and PMAX_MAP, or none"),
         ("PMAX_MAP 1 100000000000 1.5", "PMAX_MAP at 100Gbps is 1.5; allowed is 0 to 1"),

@@ -1,0 +1,1 @@
+"""Benchmarks of whole runs: `python -m bench`."""

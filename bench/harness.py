@@ -1,0 +1,191 @@
+"""Runs cases, each repeat in a process of its own, and makes one result of the repeats."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fabemu._core.engine import Engine
+
+from bench.cases import CASES, build
+from fabemu.plan import Plan
+from fabemu.simulate import Simulation
+
+_RUNNING, _STOPPED = 0, 1  # what Engine.run returns
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class MeteredEngine:
+    """An engine that notes the CPU time of its parts from a simulated time on.
+
+    Parameters
+    ----------
+    plan, packets
+        As of `Engine`.
+    warm_ps
+        Simulated time before which nothing is counted.
+    """
+
+    def __init__(self, plan: Plan, *, packets: bool = False, warm_ps: int = 0) -> None:
+        """Make the engine."""
+        self.engine = Engine(plan, packets=packets)
+        self.run_cpu_seconds = 0.0
+        self.drain_cpu_seconds = 0.0
+        self.begin_cpu_seconds = 0.0
+        self.end_cpu_seconds = 0.0
+        self.hops = 0
+        self.events = 0
+        self._warm_ps = warm_ps
+        self._warm = warm_ps <= 0
+        self._first_hops = 0
+        self._first_events = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the engine's."""
+        return getattr(self.engine, name)
+
+    def run(self, stop_ps: int, budget: int) -> int:
+        """Step; the edge of the warm-up is hit exactly."""
+        engine = self.engine
+        if not self._warm and engine.now_ps >= self._warm_ps:
+            self._warm = True
+            self._first_hops, self._first_events = engine.packet_hops, engine.events
+        if self._warm and self.begin_cpu_seconds == 0.0:
+            self.begin_cpu_seconds = cpu_seconds()
+        before = cpu_seconds()
+        if not self._warm and stop_ps > self._warm_ps:
+            state = int(engine.run(self._warm_ps, budget))
+            # For the caller this is not where it asked to stop.
+            return _RUNNING if state == _STOPPED else state
+        state = int(engine.run(stop_ps, budget))
+        if self._warm:
+            self.run_cpu_seconds += cpu_seconds() - before
+            self.hops = engine.packet_hops - self._first_hops
+            self.events = engine.events - self._first_events
+        return state
+
+    def drain(self) -> Mapping[str, np.ndarray]:
+        """Take the records."""
+        before = cpu_seconds()
+        records: Mapping[str, np.ndarray] = self.engine.drain()
+        if self._warm:
+            self.drain_cpu_seconds += cpu_seconds() - before
+        return records
+
+    def finish(self) -> None:
+        """Note the end of the measured part, and close."""
+        self.engine.finish()
+        self.end_cpu_seconds = cpu_seconds()
+
+
+def run_once(name: str, *, smoke: bool = False) -> dict[str, Any]:
+    """Run a case here, with the traces that a user's run writes, into a directory that is removed.
+
+    Raises
+    ------
+    ValueError
+        The case has no such name.
+    """
+    if name not in CASES:
+        raise ValueError(f"no benchmark is named {name!r}; there are {', '.join(CASES)}")
+    start = cpu_seconds()
+    scenario, compiled, warm_ps = build(CASES[name], smoke=smoke)
+    compile_cpu = cpu_seconds() - start
+    made: list[MeteredEngine] = []
+
+    def metered(plan: Plan, *, packets: bool = False) -> MeteredEngine:
+        made.append(MeteredEngine(plan, packets=packets, warm_ps=warm_ps))
+        return made[0]
+
+    with tempfile.TemporaryDirectory(prefix="fabemu-bench-") as directory:
+        run = Simulation(scenario, compiled, output=Path(directory) / "run", engine=metered).run()
+        totals, digest = run.info["totals"], run.info["digest"]
+    engine = made[0]
+    memory = engine.memory_bytes()
+    in_flight = engine.in_flight_packets
+    engine_cpu = engine.run_cpu_seconds + engine.drain_cpu_seconds
+    return {
+        "name": name,
+        "smoke": smoke,
+        "hosts": compiled.plan.host_count,
+        "digest": digest,
+        "totals": totals,
+        "measured_hops": engine.hops,
+        "measured_events": engine.events,
+        "events_per_hop": engine.events / max(1, engine.hops),
+        "compile_cpu_seconds": compile_cpu,
+        "run_cpu_seconds": engine.run_cpu_seconds,
+        "drain_cpu_seconds": engine.drain_cpu_seconds,
+        "record_cpu_seconds": engine.end_cpu_seconds - engine.begin_cpu_seconds - engine_cpu,
+        "hops_per_cpu_second": engine.hops / max(engine_cpu, 1e-9),
+        "in_flight_packets": in_flight,
+        "engine_bytes_per_host": sum(memory.values()) / compiled.plan.host_count,
+        "bytes_per_in_flight_packet": (memory["links"] + memory["queues"]) / max(1, in_flight),
+        # Last, so that it covers imports, compiling, tracing and what this function itself does.
+        "process_cpu_seconds": cpu_seconds(),
+        "process_hops_per_cpu_second": totals["packet_hops"] / cpu_seconds(),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def measure(name: str, *, repeats: int, warm_ups: int, smoke: bool = False) -> dict[str, Any]:
+    """Run a case in fresh processes: medians of the repeats after the warm-ups.
+
+    Raises
+    ------
+    RuntimeError
+        A repeat failed, or computed something else than the ones before.
+    """
+    command = [sys.executable, "-m", "bench", "--once", *(["--smoke"] if smoke else []), name]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in (str(ROOT), *sys.path) if path)}
+    runs: list[dict[str, Any]] = []
+    for _ in range(warm_ups + repeats):
+        child = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        if child.returncode != 0:
+            raise RuntimeError(f"{name} failed: {child.stderr.strip()}")
+        runs.append(json.loads(child.stdout))
+    if len({run["digest"] for run in runs}) != 1:
+        raise RuntimeError(f"{name}: repeats differ: {sorted({run['digest'] for run in runs})}")
+    kept = runs[warm_ups:]
+    result = dict(kept[0])
+    for key, value in kept[0].items():
+        if isinstance(value, float):
+            result[key] = statistics.median(run[key] for run in kept)
+    speeds = [run["hops_per_cpu_second"] for run in kept]
+    return result | {"repeats": repeats, "spread": (max(speeds) - min(speeds)) / statistics.median(speeds)}
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -251,6 +252,6 @@ def test_a_full_standard_output(folder):
 
 
 def test_a_reader_that_leaves_early_is_no_error(folder):
-    line = f"{sys.executable} -m fabemu.cli schema | head -1"
+    line = f"{shlex.quote(sys.executable)} -m fabemu.cli schema | head -1"
     done = subprocess.run(["bash", "-c", f"{line}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True)
     assert done.stdout == "{\n0\n" and done.stderr == ""

@@ -38,6 +38,7 @@ FAULT_TEXTS = {
 """What each fault code of the core means."""
 
 SCHEDULER_CLASSIC = 1
+ROUTE_NONE = -1
 SCHEDULER_CREATION = 2
 
 _FLOW = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("op", "i4")])
@@ -104,6 +105,8 @@ cdef class Engine:
         What to simulate; kept, never changed.
     packets : bool
         Record every transmission start in the ``packets`` table.
+    express : bool
+        Let switches that can meet no threshold serve each egress port by itself. Results do not depend on it.
     window_divisor : int
         Cut windows this much shorter than the lookahead allows. Results do not depend on it.
 
@@ -118,13 +121,13 @@ cdef class Engine:
     cdef bint finished
     cdef int32_t last_status
 
-    def __cinit__(self, plan, *, bint packets=False, int window_divisor=1):
+    def __cinit__(self, plan, *, bint packets=False, bint express=True, int window_divisor=1):
         self.e = <engine_t*>zeroed(1, sizeof(engine_t))
         self.plan = plan
         self.finished = False
         self.last_status = RUNNING
         self._read_plan(plan)
-        self._allocate(packets)
+        self._allocate(packets, express)
         self._set_window(window_divisor)
         if plan.scheduler == SCHEDULER_CREATION:
             self.e.creation = zeroed(1, sizeof(creation_t))
@@ -241,7 +244,7 @@ cdef class Engine:
             nic.rate_hai_bps = plan.nic_rate_hai_bps[index]
             nic.rate_min_bps = plan.nic_rate_min_bps[index]
 
-    cdef _allocate(self, bint packets):
+    cdef _allocate(self, bint packets, bint express):
         """All state, sized by the fabric and the list of operations; rings and pools grow with what is in flight."""
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
@@ -259,6 +262,8 @@ cdef class Engine:
         cdef const int64_t* kmax = <const int64_t*>pointer(plan.pq_kmax_bytes)
         e.record_packets = packets
         e.shortcuts = p.scheduler != SCHEDULER_CLASSIC
+        # A packet without a route is a drop, and drops are for the exact path.
+        e.express = express and e.shortcuts and not p.ns3_buffer and not bool((plan.route == ROUTE_NONE).any())
         e.by_heap = p.scheduler == SCHEDULER_CLASSIC
         e.data_full_bytes = <int32_t>frame_bytes_of(e, p.mtu_bytes, False)
         e.frame_bytes_max = <int32_t>max(frame_bytes_of(e, p.mtu_bytes, True), p.ack_bytes, p.cnp_bytes, p.pfc_bytes)
@@ -345,6 +350,13 @@ cdef class Engine:
         count = int(np.diff(plan.node_port_start).max(initial=1))
         e.worker.arrivals = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.due = <int32_t*>zeroed(count, sizeof(int32_t))
+        e.worker.due_bytes = <int64_t*>zeroed(count, sizeof(int64_t))
+        e.worker.due_classes = <uint32_t*>zeroed(count, sizeof(uint32_t))
+        e.worker.express_packets = <const packet_t**>zeroed(256, sizeof(packet_t*))
+        e.worker.express_next = <int32_t*>zeroed(256, sizeof(int32_t))
+        e.worker.express_tail = <int32_t*>zeroed(count, sizeof(int32_t))
+        e.worker.express_head = <int32_t*>zeroed(count, sizeof(int32_t))
+        memset(e.worker.express_head, 0xff, count * sizeof(int32_t))
         e.worker.egress = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.choices = <int32_t*>zeroed(4 * count + 64, sizeof(int32_t))
         e.worker.ties = <uint64_t*>zeroed(4 * count + 64, sizeof(uint64_t))
@@ -434,6 +446,12 @@ cdef class Engine:
         free(e.worker.arrivals)
         free(e.worker.egress)
         free(e.worker.due)
+        free(e.worker.due_bytes)
+        free(e.worker.due_classes)
+        free(<void*>e.worker.express_packets)
+        free(e.worker.express_next)
+        free(e.worker.express_head)
+        free(e.worker.express_tail)
         free(e.worker.choices)
         free(e.worker.ties)
         free(e.worker.flows.data)

@@ -71,6 +71,17 @@ cdef inline int32_t mmu_admit(engine_t* e, switch_t* mmu, queue_t* pg, const que
     return DROP_HEADROOM_FULL
 
 
+cdef inline void mmu_charge(switch_t* mmu, queue_t* pg, int64_t size) noexcept nogil:
+    """Charge a frame that is known to fit: reserved first, the rest to the pool."""
+    cdef int64_t rest = size - (<int64_t>pg.reserved_bytes - pg.reserved_used_bytes)
+    if rest <= 0:
+        pg.reserved_used_bytes += size
+    else:
+        pg.reserved_used_bytes = pg.reserved_bytes
+        pg.shared_used_bytes += rest
+        mmu.shared_used_bytes += rest
+
+
 cdef inline void mmu_release(engine_t* e, switch_t* mmu, queue_t* pg, int64_t size) noexcept nogil:
     """Give a frame's bytes back: headroom, then shared, then reserved."""
     cdef int64_t part, over

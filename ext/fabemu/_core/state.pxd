@@ -229,6 +229,13 @@ cdef struct worker_t:
     int64_t inbox_count
     int64_t inbox_next
     int64_t inbox_capacity
+    int64_t inbox_bytes           # frames in the inbox
+    bint has_special              # a PFC frame or a PFC timer is due in this visit
+    const packet_t** express_packets   # of the inbox entries
+    int32_t* express_next         # next entry for the same egress port; -1 = last
+    int32_t* express_head         # per local port: first entry; -1 = none
+    int32_t* express_tail
+    int32_t express_first         # result of ordering ties
     uint64_t* heap                # keys of everything else
     int32_t heap_count
     int32_t heap_capacity
@@ -236,6 +243,8 @@ cdef struct worker_t:
     ps_t instant_ps               # being run; transmit choices of this instant go to `choices`
     int32_t* arrivals             # local ports with an arrival at this instant
     int32_t* due                  # port ids with something to do in this visit
+    int64_t* due_bytes            # that arrive there
+    uint32_t* due_classes         # of those arrivals
     int32_t due_count
     ps_t least_ps                 # earliest event that this visit leaves behind
     int32_t* egress               # port ids that `arrivals` are bound for
@@ -284,6 +293,7 @@ cdef struct engine_t:
     ps_t now_ps                   # every event before it has run
     int32_t window_shift          # a window is 2^shift ps long
     bint record_packets
+    bint express                  # the express lane may be taken
     bint shortcuts                # straight-through forwarding; off in the classic scheduler
     bint by_heap                  # classic scheduler: wake-ups go to the heap, not to the wheel
     int32_t data_full_bytes       # frame of a full payload, without RETH

@@ -13,7 +13,7 @@ from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
-from .mmu cimport mmu_admit, mmu_release, mmu_threshold, mmu_wants_xoff, mmu_wants_xon
+from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_threshold, mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_lower, pfc_raise, pfc_send, pfc_want_frame
 from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports
@@ -115,22 +115,18 @@ cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switc
     return NONE
 
 
-cdef inline void switch_transmit(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now) noexcept nogil:
-    """Transmit choice of a free port."""
-    cdef port_t* port = &e.ports[port_id]
-    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+cdef inline ps_t switch_choose(engine_t* e, worker_t* w, switch_t* mmu, int32_t first_port, port_t* port,
+                               int32_t port_id, ps_t now) noexcept nogil:
+    """Transmit choice of a free port; when it must choose next, FOREVER if nothing waits for it."""
     cdef queue_t* queue
     cdef uint32_t mask
     cdef int32_t klass
     cdef ps_t eligible_ps
     cdef ps_t next_ps = FOREVER
-    port.kick_ps = FOREVER
     if unlikely(port.pfc_pending):
         port.pfc_pending = 0
         pfc_send(e, w, port, port_id, port.xoff_mask, e.plan.lossless_mask, now)
-        if port.waiting_mask:
-            port_kick(e, w, port, port_id, port.busy_until_ps)
-        return
+        return port.busy_until_ps if port.waiting_mask else FOREVER
     mask = port.waiting_mask
     while mask:
         klass = ctz(mask)
@@ -140,12 +136,19 @@ cdef inline void switch_transmit(engine_t* e, worker_t* w, int32_t node, int32_t
         if queue.pause_until_ps > eligible_ps:
             eligible_ps = queue.pause_until_ps
         if eligible_ps <= now:
-            switch_depart(e, w, mmu, e.plan.node_port_start[node], port, port_id, klass, queue, now)
-            if port.waiting_mask | port.pfc_pending:
-                port_kick(e, w, port, port_id, port.busy_until_ps)
-            return
+            switch_depart(e, w, mmu, first_port, port, port_id, klass, queue, now)
+            return port.busy_until_ps if port.waiting_mask | port.pfc_pending else FOREVER
         if eligible_ps < next_ps:
             next_ps = eligible_ps
+    return next_ps
+
+
+cdef inline void switch_transmit(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now) noexcept nogil:
+    """A transmit key of the port has come up."""
+    cdef port_t* port = &e.ports[port_id]
+    cdef ps_t next_ps
+    port.kick_ps = FOREVER
+    next_ps = switch_choose(e, w, &e.switches[node - e.plan.host_count], e.plan.node_port_start[node], port, port_id, now)
     if next_ps < FOREVER:
         port_kick(e, w, port, port_id, next_ps)
 
@@ -240,23 +243,16 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
     cdef port_t* egress = &e.ports[egress_id]
     cdef queue_t* queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
     cdef int64_t size = packet.size
-    cdef int64_t rest
     cdef ps_t when_ps
     if (egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0 and unique
-            and mmu.latency_ps == 0 and queue.pause_until_ps <= now and pg.shared_used_bytes == 0):
-        # Its choice comes at this very instant: nothing before it can make a difference, and with nothing of the PG in the
-        # pool charge and release cancel out.
+            and mmu.latency_ps == 0 and queue.pause_until_ps <= now):
+        # Its choice comes at this very instant, and nothing before it can make a difference. Charge and release cancel out:
+        # the pool is used by a PG only when its reserve is full, so its counters are a function of its bytes.
         if queue.bytes_max < size:
             queue.bytes_max = size
         switch_send(e, w, egress, egress_id, klass, queue, packet, now)
         return
-    rest = size - (<int64_t>pg.reserved_bytes - pg.reserved_used_bytes)
-    if rest <= 0:
-        pg.reserved_used_bytes += size
-    else:
-        pg.reserved_used_bytes = pg.reserved_bytes
-        pg.shared_used_bytes += rest
-        mmu.shared_used_bytes += rest
+    mmu_charge(mmu, pg, size)
     pg.held[egress.local] += <uint32_t>size
     e.port_dirty[egress_id] = 1
     queue_put(e, queue, egress, <uint16_t>ingress.local, klass, packet, now)

@@ -9,11 +9,12 @@ from libc.string cimport memset
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, prefetch, EVENT_ARRIVAL,
                      EVENT_OPERATION, EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_PFC)
-from .packet cimport packet_t
+from .packet cimport packet_t, packet_class
 from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
+from .express cimport express_applies, express_run
 from .inbox cimport inbox_add, inbox_sort
 from .nic cimport (host_arrival, host_next_op_ps, host_run_operations, host_run_timers, host_set_op_key, host_set_timer_key,
                    host_transmit)
@@ -51,7 +52,8 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef int32_t end_port = e.plan.node_port_start[node + 1]
     cdef int32_t port_id, index
-    cdef uint32_t position
+    cdef uint32_t position, classes
+    cdef int64_t arriving_bytes
     cdef port_t* port
     cdef host_t* host
     cdef const pending_queue_t* pending
@@ -61,6 +63,8 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
     w.heap_count = 0
     w.inbox_count = 0
     w.inbox_next = 0
+    w.inbox_bytes = 0
+    w.has_special = False
     w.due_count = 0
     w.least_ps = FOREVER
     for port_id in range(first_port, end_port):
@@ -74,6 +78,8 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         port_id = w.due[index]
         port = &e.ports[port_id]
         local = <uint64_t>port.local
+        arriving_bytes = 0
+        classes = 0
         position = port.head
         while position != port.tail:
             packet = &port.ring[position & port.mask]
@@ -81,9 +87,18 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
                 break
             position += 1
             inbox_add(e, w, arrival_key(w, packet, local))
+            arriving_bytes += packet.size
+            if unlikely(packet.kind == KIND_PFC):
+                w.has_special = True
+            else:
+                classes |= <uint32_t>1 << packet_class(packet)
+        w.due_bytes[index] = arriving_bytes
+        w.due_classes[index] = classes
+        w.inbox_bytes += arriving_bytes
         if port.kick_ps < w.limit_ps:
             events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
         if unlikely(port.refresh_ps < w.limit_ps):
+            w.has_special = True
             events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0, local))
         if unlikely(port.pending_count > 0):
             pending = &e.pendings[port_id]
@@ -93,6 +108,7 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
                 if time_ps >= w.limit_ps:
                     break
                 position += 1
+                w.has_special = True
                 events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1, local))
     inbox_sort(w)
     if node < e.plan.host_count:
@@ -270,6 +286,10 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
     w.tie_prefix = tie_prefix(e.plan.seed, <uint64_t>node)
     w.instant_ps = -1
     visit_collect(e, w, node)
+    if not is_host and express_applies(e, w, node):
+        express_run(e, w, node)
+        visit_leave(e, w, node)
+        return
     while True:
         # The smallest key, and the one that follows it.
         key = NO_KEY

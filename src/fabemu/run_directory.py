@@ -40,6 +40,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         """Take a directory that `create` has made."""
         self.path = path
+        self._written: tuple[int, int] | None = None  # device and inode of the run.json that this run wrote last
 
     @classmethod
     def create(
@@ -73,6 +74,7 @@ class RunDirectory:
             # "x" claims: of two runs started at once one fails here.
             with open(path / RUN_FILE, "x", encoding="utf-8") as file:
                 file.write(_json({_MARK: FORMAT_VERSION, "status": "running", **info}))
+                directory._remember(file.fileno())
         except FileExistsError as error:
             name = error.filename or path
             if Path(name) == path / RUN_FILE:
@@ -92,16 +94,21 @@ class RunDirectory:
         ------
         MachineError
             If it cannot be written.
+        OutputError
+            If another run has replaced this one meanwhile: its ``run.json`` is left alone.
         """
         text = _json({_MARK: FORMAT_VERSION, **info})
         target, draft = self.path / RUN_FILE, self.path / f"{RUN_FILE}.new"
+        self._check_owner(target)
         try:
             try:
                 with open(draft, "w", encoding="utf-8") as file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
+                    written = _identity(os.fstat(file.fileno()))
                 os.replace(draft, target)
+                self._written = written
             except OSError:
                 draft.unlink(missing_ok=True)
                 # On a full disk the blocks that run.json already has may still do.
@@ -110,6 +117,17 @@ class RunDirectory:
                     file.truncate()
         except OSError as error:
             raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
+
+    def _remember(self, file: int) -> None:
+        self._written = _identity(os.fstat(file))
+
+    def _check_owner(self, target: Path) -> None:
+        try:
+            found = _identity(os.stat(target))
+        except OSError:
+            return  # writing will tell what is wrong
+        if self._written is not None and found != self._written:
+            raise OutputError(f"{self.path}: another run has replaced this one with --force; its tables are gone")
 
     def write_scenario(self, text: str) -> None:
         """Write ``scenario.toml``.
@@ -225,3 +243,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     return str(value)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

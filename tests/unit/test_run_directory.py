@@ -91,6 +91,16 @@ def test_two_runs_at_once(tmp_path, monkeypatch):
         RunDirectory.create(tmp_path, {})
 
 
+def test_a_run_that_was_replaced_leaves_the_new_one_alone(tmp_path):
+    replaced = RunDirectory.create(tmp_path, {"name": "replaced"})
+    replaced.write_info({"status": "running"})
+    RunDirectory.create(tmp_path, {"name": "new"}, force=True)
+    with pytest.raises(OutputError, match="another run has replaced this one"):
+        replaced.write_info({"status": "finished"})
+    assert read_info(tmp_path)["name"] == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
 def test_info_is_replaced_whole(tmp_path):
     directory = RunDirectory.create(tmp_path, {})
     directory.write_info({"status": "finished", "value": float("inf")})

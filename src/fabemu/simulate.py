@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabemu.errors import EngineFault, FabemuError, MachineError
+from fabemu.errors import EngineFault, FabemuError, MachineError, OutputError, ScenarioError
 from fabemu.plan import FOREVER_PS, OP_SEND, Plan
 from fabemu.recorder import Recorder
 from fabemu.result import Run
@@ -287,7 +287,7 @@ class Simulation:
             fault = EngineFault(f"{error}; replay it with: {self.replay_command()}")
             self._fail("fault", fault)
             raise fault from error
-        except (MachineError, MemoryError, OSError) as error:
+        except (MachineError, OutputError, MemoryError, OSError) as error:
             self._fail("failed", _machine(error))
             raise _machine(error) from error
         except Exception as error:
@@ -384,7 +384,7 @@ class Simulation:
             recorder.abandon()
             info = {**self._results(), **info}
         # If even that cannot be written, the error that brought us here says why.
-        with contextlib.suppress(MachineError):
+        with contextlib.suppress(MachineError, OutputError):
             self._directory.write_info({"status": status, "error": str(error), **info})
 
     def _store_scenario(self, inputs: Mapping[tuple[str | int, ...], Path]) -> dict[str, Any]:
@@ -433,10 +433,11 @@ def prepare(
         If the run directory cannot be made or written.
     """
     from fabemu.compile import compile_plan
-    from fabemu.scenario import load_scenario, scenario_from_dict
+    from fabemu.scenario import load_scenario, locate, scenario_from_dict
 
     changes = [*overrides, *trace_overrides(trace)]
     base_dir = Path()
+    path: Path | None = None
     if isinstance(scenario, str | os.PathLike):
         path = Path(scenario)
         base_dir = path.parent
@@ -447,7 +448,12 @@ def prepare(
         loaded = scenario
         if changes:
             raise ValueError("a Scenario object is taken as it is: change it before instead of with overrides or trace")
-    compiled = compile_plan(loaded, base_dir=base_dir)
+    try:
+        compiled = compile_plan(loaded, base_dir=base_dir)
+    except ScenarioError as error:
+        if path is None:
+            raise
+        raise locate(error, path, changes) from error
     return Simulation(loaded, compiled, output=output, force=force, base_dir=base_dir)
 
 

@@ -101,12 +101,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         Instead of those of the process.
     """
     code = EXIT_FINE
+    _open_closed_streams()
     try:
         code = _guarded(arguments)
         sys.stdout.flush()
     except OSError as error:
         code = _output_failed(error, code)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Discard what goes to a standard stream that the caller has closed (``>&-``); Python gives None for it."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # The lowest free descriptor is the closed one: no file of the run can take its place.
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
 
 def _guarded(arguments: Sequence[str] | None) -> int:
@@ -148,8 +157,12 @@ class Terminated(Exception):  # noqa: N818
 
 def _say(message: str, code: int) -> int:
     # An error of several lines, one per problem, gets one prefix per line.
-    for line in message.splitlines() or [""]:
-        click.echo(f"error: {line}", err=True)
+    try:
+        for line in message.splitlines() or [""]:
+            click.echo(f"error: {line}", err=True)
+    except OSError:  # nobody is left to be told: the exit code must do, and nothing may wait to be flushed at exit
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     return code
 
 

@@ -50,6 +50,7 @@ def command(scenario: Path, overrides: tuple[str, ...], show: bool, as_json: boo
     if show:
         click.echo(loaded.to_toml(), nl=False)
         return EXIT_FINE
-    click.echo(f"{scenario}: fine{f', {len(warnings)} warnings' if warnings else ''}")
+    count = f", {len(warnings)} warning{'s' if len(warnings) > 1 else ''}" if warnings else ""
+    click.echo(f"{scenario}: fine{count}")
     click.echo(f"  {facts(compiled)}")
     return EXIT_FINE

@@ -105,7 +105,7 @@ def load(
     """
     from fabemu.compile import compile_plan
     from fabemu.errors import ScenarioError
-    from fabemu.scenario import load_scenario
+    from fabemu.scenario import load_scenario, locate
     from fabemu.simulate import trace_overrides
 
     typed = {f"--set {text}": f"--set {text}" for text in overrides}
@@ -123,13 +123,14 @@ def load(
         typed[f"--set {text}"] = f"--trace {level}"
     try:
         scenario = load_scenario(path, changes)
+        return scenario, compile_plan(scenario, base_dir=path.parent)
     except ScenarioError as error:
         from dataclasses import replace
 
         raise ScenarioError(
-            replace(problem, where=typed.get(problem.where, problem.where)) for problem in error.problems
+            replace(problem, where=typed.get(problem.where, problem.where))
+            for problem in locate(error, path, changes).problems
         ) from error
-    return scenario, compile_plan(scenario, base_dir=path.parent)
 
 
 def facts(compiled: Compiled) -> str:

@@ -32,7 +32,7 @@ from fabemu.scenario.fabric import (
     LeafSpine,
     SingleSwitch,
 )
-from fabemu.scenario.load import load_scenario, scenario_from_dict, scenario_from_toml
+from fabemu.scenario.load import load_scenario, locate, scenario_from_dict, scenario_from_toml
 from fabemu.scenario.model import Scenario, Trace, TrafficClass
 from fabemu.scenario.presets import DCQCN_PRESETS
 from fabemu.scenario.workload import (
@@ -88,6 +88,7 @@ __all__ = [
     "Trace",
     "TrafficClass",
     "load_scenario",
+    "locate",
     "scenario_from_dict",
     "scenario_from_toml",
 ]

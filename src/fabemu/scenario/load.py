@@ -8,13 +8,14 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.model import Scenario
 from fabemu.scenario.positions import Path, Position, nearest_position, toml_positions
-from fabemu.scenario.problems import Place, scenario_problems
+from fabemu.scenario.problems import Place, path_text, scenario_problems
 
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 FILE_BYTES_MAX = 256 * 2**20
@@ -151,6 +152,11 @@ def _build(
         for length in range(len(path), 0, -1):
             if path[:length] in options:
                 return Place(options[path[:length]], None)
+        if path not in positions:
+            # A table that is not in the file was made by an option that set something in it.
+            for changed, option in options.items():
+                if path and changed[: len(path)] == path:
+                    return Place(option, None)
         position = nearest_position(positions, path)
         return Place(source, None) if position is None else Place(f"{source}:{position.line}", position.line)
 
@@ -158,6 +164,48 @@ def _build(
     if scenario is None or problems:
         raise ScenarioError([*problems, *found])
     return scenario
+
+
+def locate(error: ScenarioError, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> ScenarioError:
+    """Give the problems that were found after a file was read their places: file and line, or the option.
+
+    Parameters
+    ----------
+    error
+        What compiling the scenario raised; problems that have a place keep it.
+    path, overrides
+        As for `load_scenario`.
+
+    Returns
+    -------
+    ScenarioError
+        With a place for every problem: that of its key, or else of the nearest table around it, or else the file.
+    """
+    source = os.fspath(path)
+    lines: dict[str, int] = {}
+    options: dict[str, str] = {}
+    try:
+        text = read_text(source)
+        lines = {path_text(key): position.line for key, position in _positions(text).items()}
+        options = {
+            path_text(key): option for key, option in apply_overrides(parse_toml(text, source), overrides)[0].items()
+        }
+    except ScenarioError:
+        pass  # the file has changed since; its name still helps
+
+    def located(problem: Problem) -> Problem:
+        if problem.where:
+            return problem
+        parts = problem.path.split(".")
+        for length in range(len(parts), 0, -1):
+            key = ".".join(parts[:length])
+            if key in options:
+                return replace(problem, where=options[key])
+            if key in lines:
+                return replace(problem, where=f"{source}:{lines[key]}", line=lines[key])
+        return replace(problem, where=source)
+
+    return ScenarioError(located(problem) for problem in error.problems)
 
 
 def _positions(text: str) -> dict[Path, Position]:

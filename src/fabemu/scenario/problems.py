@@ -149,8 +149,8 @@ def _unknown_key(table: type[BaseModel], key: str, path: Path) -> str:
         place = f"in [{home}]" if home else "at the top of the file, before the first table"
         return f'unknown key; "{key}" belongs {place}'
     near = near or difflib.get_close_matches(key.lower(), allowed, 1, 0.55)
-    hint = f'did you mean "{near[0]}"? ' if near else ""
-    return f"unknown key; {hint}(allowed: {', '.join(allowed)})"
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    return f"unknown key{hint} (allowed: {', '.join(allowed)})"
 
 
 def _table_name(path: Path) -> str:

@@ -1,0 +1,266 @@
+"""Bad input, one example each: what the user reads, the exit code, and that nothing is left behind.
+
+Through the entry point of the command, in this process: quick, and the streams are those of a user.
+"""
+
+import os
+import subprocess
+import sys
+
+import pyarrow.compute as pc
+import pytest
+
+import fabemu
+from fabemu.cli import main
+
+STAR = '[fabric]\nkind = "single-switch"\nhosts = 4\n'
+GRAPH = '[fabric]\nkind = "graph"\nhosts = ["a", "b", "c"]\nswitches = ["s", "t"]\n'
+POISSON = '[[workload]]\nkind = "poisson"\nload = 0.3\nstop = "10us"\n'
+
+
+def flow(*texts):
+    return '[[workload]]\nkind = "flows"\nflow = [' + ", ".join(f"{{{text}}}" for text in texts) + "]\n"
+
+
+ONE = flow('src = "h0", dst = "h1", size = "10KB"')
+LETTERS = flow('src = "a", dst = "b", size = "10KB"')
+
+
+@pytest.fixture
+def fabemu_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err and "fault in fabemu" not in err
+        return ended.value.code, out, err
+
+    return command
+
+
+WRONG = {
+    "reserved and headroom above the buffer": (
+        STAR + ONE + '[switch]\nbuffer = "1MiB"\npfc = { reserved = "128KiB", headroom = "200KiB" }\n',
+        "s.toml:8: switch.buffer: sw0: reserved 524,288 B + headroom 819,200 B = 1,343,488 B on 4 ports do not fit "
+        "buffer = 1MiB (1,048,576 B): 294,912 B too much",
+    ),
+    "buffer smaller than its headrooms": (
+        STAR + ONE + '[switch]\nbuffer = "64KB"\npfc = { headroom = "1MB" }\n',
+        "s.toml:8: switch.buffer: sw0: reserved 16,384 B + headroom 4,000,000 B = 4,016,384 B on 4 ports do not fit "
+        "buffer = 64KB (64,000 B): 3,952,384 B too much",
+    ),
+    "unknown key": (
+        STAR + ONE + '[switch]\nbufer = "64MB"\n',
+        's.toml:8: switch.bufer = "64MB": unknown key; did you mean "buffer"? (allowed: buffer, latency, ',
+    ),
+    "unknown key that is like no other": (
+        STAR + "zzzz = 1\n" + ONE,
+        "s.toml:4: fabric.zzzz = 1: unknown key (allowed: kind, hosts)",
+    ),
+    "bits instead of bits per second": (
+        STAR + ONE + '[link]\nrate = "400Gb"\n',
+        's.toml:8: link.rate = "400Gb": a rate needs /s: write "400Gbps", not "400Gb"',
+    ),
+    "no unit at all": (
+        STAR + ONE + '[link]\nrate = "5 apples"\n',
+        's.toml:8: link.rate = "5 apples": "apples" is not a unit of rate: use bps, kbps, Mbps, Gbps or Tbps',
+    ),
+    "negative rate": (
+        STAR + ONE + '[link]\nrate = "-4Gbps"\n',
+        's.toml:8: link.rate = "-4Gbps": a rate cannot be negative',
+    ),
+    "rate of zero": (
+        STAR + ONE + '[link]\nrate = "0Gbps"\n',
+        's.toml:8: link.rate = "0Gbps": a rate must be above 0: write for example "400Gbps"',
+    ),
+    "kmin above kmax": (
+        STAR + ONE + '[switch.ecn]\nkmin = "2MB"\nkmax = "1MB"\n',
+        's.toml:8: switch.ecn.kmin = "2MB": kmin 2MB is above kmax 1MB',
+    ),
+    "host that sends to itself": (
+        STAR + flow('src = "h0", dst = "h0", size = "1KB"'),
+        's.toml:6: workload.0.flow.0.dst = "h0": host "h0" sends to itself',
+    ),
+    "unreachable destination": (
+        GRAPH + 'links = [{ a = "a", b = "s" }, { a = "b", b = "t" }, { a = "c", b = "t" }]\n' + LETTERS,
+        "s.toml: b is unreachable from a: no path",
+    ),
+    "traffic of an isolated host": (
+        GRAPH + 'links = [{ a = "a", b = "s" }, { a = "c", b = "s" }]\n' + LETTERS,
+        "s.toml: b is unreachable from a: b has no link",
+    ),
+    "flow to a switch": (
+        STAR + flow('src = "h0", dst = "sw0", size = "1KB"'),
+        's.toml:6: workload.0.flow.0.dst: "sw0" is a switch: only hosts send and receive',
+    ),
+    "link to itself": (
+        GRAPH + 'links = [{ a = "a", b = "s" }, { a = "s", b = "s" }]\n' + LETTERS,
+        's.toml:5: fabric.links.1.b = "s": the link joins "s" to itself',
+    ),
+    "link to an unknown node": (
+        GRAPH + 'links = [{ a = "a", b = "s" }, { a = "b", b = "zz" }]\n' + LETTERS,
+        's.toml:5: fabric.links.1.b = "zz": there is no device "zz" in hosts or switches',
+    ),
+    "no workload": (STAR, "s.toml: there is no traffic: add at least one [[workload]]"),
+    "workload without flows": (
+        STAR + flow(),
+        "s.toml:6: workload.0.flow = []: there is no flow: add at least one [[workload.flow]]",
+    ),
+    "no TOML": ("hello world", "s.toml:1:7: not valid TOML: "),
+    "invalid UTF-8": (b'name = "\xff"\n', "s.toml:1: not valid UTF-8: byte 0xff at offset 8; save the file as UTF-8"),
+    "CDF that is not monotone": (
+        STAR + POISSON + 'sizes = "sizes.cdf"\n',
+        "workload.0.sizes: sizes.cdf:3: not monotone: 200 bytes, probability 40 after 100 bytes, probability 50",
+    ),
+    "CDF of no such name": (
+        STAR + POISSON + 'sizes = "WebSaerch"\n',
+        "workload.0.sizes: no size distribution 'WebSaerch': it is neither a file nor one of WebSearch, ",
+    ),
+    "not a number": (STAR + POISSON.replace("0.3", "nan"), "s.toml:6: workload.0.load = nan: a ratio must be finite"),
+    "time before the start": (
+        STAR + flow('src = "h0", dst = "h1", size = "1KB", start = "-1us"'),
+        's.toml:6: workload.0.flow.0.start = "-1us": a time cannot be negative',
+    ),
+    "nested too deeply": ("x = " + "[" * 5000 + "]" * 5000, "s.toml: is nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_scenario(fabemu_command, tmp_path, command, name):
+    text, message = WRONG[name]
+    (tmp_path / "s.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    (tmp_path / "sizes.cdf").write_text("1 0\n100 50\n200 40\n300 100\n")
+    code, out, err = fabemu_command(command, "s.toml")
+    assert (code, out) == (2, "")
+    assert any(line.startswith("error: ") and message in line for line in err.splitlines()), err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.toml", "sizes.cdf"]
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_no_regular_file(fabemu_command, tmp_path, command):
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    for name, message in (
+        ("directory", "directory: is a directory; give the scenario file in it"),
+        ("fifo", "fifo: is a FIFO (named pipe), not a regular file"),
+        ("nothing.toml", "nothing.toml: no such file"),
+    ):
+        assert fabemu_command(command, name) == (2, "", f"error: {message}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "fifo"]
+
+
+def test_options_are_named_as_typed(fabemu_command, tmp_path):
+    (tmp_path / "s.toml").write_text(STAR + ONE)
+    code, _, err = fabemu_command("run", "s.toml", "--set", "switch.buffer=100KB")
+    assert code == 2 and err.startswith("error: --set switch.buffer=100KB: switch.buffer: sw0: reserved 16,384 B + ")
+    code, _, err = fabemu_command("run", "s.toml", "--set", "a.b.c=1")
+    assert code == 2 and err.startswith("error: --set a.b.c=1: a: unknown key (allowed: name, ")
+    code, _, err = fabemu_command("run", "s.toml", "--set", "nonsense")
+    assert code == 2 and err == 'error: --set nonsense: write key.path=value, such as "link.rate=200Gbps"\n'
+
+
+def test_header_with_a_wrong_number_of_links(fabemu_command, tmp_path):
+    (tmp_path / "topology.txt").write_text("3 1 1\n0\n0 1 100Gbps 1us 0\n0 2 100Gbps 1us 0\n")
+    (tmp_path / "flow.txt").write_text("1\n1 2 3 100 1000 2\n")
+    code, out, err = fabemu_command("import", "hpcc", "topology.txt", "flow.txt")
+    assert (code, out) == (2, "")
+    assert "topology.txt:4: surplus link '0 2 100Gbps 1us 0': the header in line 1 says 1 link" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["flow.txt", "topology.txt"]
+
+
+def test_ecn_above_the_pfc_threshold_is_a_warning_that_names_both(fabemu_command, tmp_path):
+    (tmp_path / "s.toml").write_text(STAR + ONE + '[switch.ecn]\nkmin = "20MB"\nkmax = "40MB"\n')
+    code, out, err = fabemu_command("check", "s.toml")
+    assert code == 0 and out.startswith("s.toml: fine, 1 warning\n")
+    assert err.startswith("warning: sw0: ECN kmin = 20MB (20,000,000 B) is above the PFC threshold 7,422,432 B ")
+
+
+def finished(fabemu_command, tmp_path, text, *options):
+    (tmp_path / "s.toml").write_text(text)
+    code, out, err = fabemu_command("run", "s.toml", *options)
+    assert code == 0, err
+    assert out.startswith("s: finished\n") and "  all 11 held\n" in out
+    return fabemu.load(tmp_path / "s.run"), err
+
+
+def test_flow_of_no_bytes_is_one_frame(fabemu_command, tmp_path):
+    run, _ = finished(fabemu_command, tmp_path, STAR + flow('src = "h0", dst = "h1", size = "0B"'))
+    assert run.flows["packets"].to_pylist() == [1] and run.flows["status"].to_pylist() == ["done"]
+
+
+def test_flow_of_ten_terabytes(fabemu_command, tmp_path):
+    text = STAR + flow('src = "h0", dst = "h1", size = "10TB"')
+    run, _ = finished(fabemu_command, tmp_path, text, "--until", "20us")
+    assert run.flows["bytes"].to_pylist() == [10**13]
+    assert run.flows["ideal_ps"].to_pylist()[0] > 10**13 * 8 * 1000 // 400
+    assert run.info["messages"]["unfinished"] == 1
+
+
+def test_two_flows_at_the_same_picosecond(fabemu_command, tmp_path):
+    flows = (
+        'src = "h0", dst = "h1", size = "50KB", start = "7ps"',
+        'src = "h2", dst = "h1", size = "50KB", start = "7ps"',
+    )
+    run, _ = finished(fabemu_command, tmp_path, STAR + flow(*flows))
+    again, _ = finished(fabemu_command, tmp_path, STAR + flow(*flows), "--force")
+    assert run.info["digest"] == again.info["digest"]
+    assert again.flows["posted_ps"].to_pylist() == [7, 7]
+
+
+def test_parallel_links_all_carry_traffic(fabemu_command, tmp_path):
+    text = '[fabric]\nkind = "dumbbell"\nleft = 4\nright = 4\ntrunks = 3\n'
+    text += '[[workload]]\nkind = "all-to-all"\nsize = "20KB"\n'
+    run, _ = finished(fabemu_command, tmp_path, text)
+    sent = {}
+    for port, count in zip(run.ports["port"].to_pylist(), run.ports["bytes"].to_pylist(), strict=True):
+        if port.startswith(("sw0->sw1", "sw1->sw0")):
+            sent[port] = sent.get(port, 0) + count
+    assert len(sent) == 6 and min(sent.values()) > 20_000, sent
+
+
+def test_isolated_host_is_a_warning(fabemu_command, tmp_path):
+    links = 'links = [{ a = "a", b = "s" }, { a = "b", b = "s" }, { a = "s", b = "t" }]\n'
+    _, err = finished(fabemu_command, tmp_path, GRAPH + links + LETTERS)
+    assert err.startswith("warning: c: no link\n")
+
+
+def test_4096_ports_on_one_switch(fabemu_command, tmp_path):
+    text = STAR.replace("4", "4096") + '[switch]\nbuffer = "1GiB"\n' + ONE
+    run, _ = finished(fabemu_command, tmp_path, text.replace('"h1"', '"h4095"'))
+    assert run.flows["status"].to_pylist() == ["done"]
+
+
+def test_10_000_queue_pairs_on_one_host(fabemu_command, tmp_path):
+    rows = "".join(f"h0,h{1 + number % 3},4096,0,q{number}\n" for number in range(10_000))
+    (tmp_path / "flows.csv").write_text("src,dst,bytes,start_ps,qp\n" + rows)
+    run, _ = finished(fabemu_command, tmp_path, STAR + '[[workload]]\nkind = "flow-file"\npath = "flows.csv"\n')
+    assert run.flows.num_rows == 10_000 and pc.count_distinct(run.flows["qp"]).as_py() == 10_000
+
+
+def test_closed_and_full_standard_streams(tmp_path):
+    (tmp_path / "s.toml").write_text(STAR + ONE)
+    root = os.path.dirname(os.path.dirname(os.path.abspath(fabemu.__file__)))
+
+    def shell(line):
+        command = f'"{sys.executable}" -m fabemu.cli {line}'
+        environment = {**os.environ, "PYTHONPATH": root}
+        return subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    done = shell("run s.toml --force -q >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shell("run s.toml --force >&- 2>&- <&-").returncode == 0
+    assert fabemu.load(tmp_path / "s.run").info["status"] == "finished"
+    assert shell("run nothing.toml >&- 2>&-").returncode == 2
+    if os.path.exists("/dev/full"):
+        assert shell("run nothing.toml 2>/dev/full").returncode == 2
+
+
+def test_python_is_told_the_place_as_well(tmp_path):
+    (tmp_path / "s.toml").write_text(STAR + ONE + '[switch]\nbuffer = "100KB"\n')
+    with pytest.raises(fabemu.ScenarioError, match=r"s\.toml:8: switch\.buffer: sw0: reserved 16,384 B \+ headroom "):
+        fabemu.run(tmp_path / "s.toml")
+    with pytest.raises(fabemu.ScenarioError, match=r"^--set switch\.buffer=90KB: switch\.buffer: sw0: reserved "):
+        fabemu.run(tmp_path / "s.toml", overrides=["switch.buffer=90KB"])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 NONE = -1
+CLASSES_MAX = 8
 FOREVER_PS = 2**62
 """A time that never comes."""
 
@@ -144,14 +145,24 @@ class Plan:
     host_op_start: np.ndarray = _array("i4")  # (H+1,)
     host_op: np.ndarray = _array("i4")  # operations without dependencies, by (start_ps, id) within a host
 
+    # Vouched for by the compiler: every headroom is at least its bound, so a headroom_full drop is a broken invariant.
+    lossless_guaranteed: bool = False
+
     def __post_init__(self) -> None:
-        """Convert every array to its contiguous dtype and make it read-only."""
+        """Convert every array to its contiguous dtype and make it read-only.
+
+        Raises ValueError for more than 8 classes, or more hosts than nodes.
+        """
         for item in fields(self):
             dtype = item.metadata.get("dtype")
             if dtype is not None:
                 array = np.array(getattr(self, item.name), dtype=dtype, order="C")
                 array.flags.writeable = False
                 object.__setattr__(self, item.name, array)
+        if self.class_count > CLASSES_MAX:
+            raise ValueError(f"{self.class_count} classes; at most {CLASSES_MAX}")
+        if self.host_count > self.node_count:
+            raise ValueError(f"{self.host_count} hosts, but only {self.node_count} nodes")
 
     @property
     def node_count(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,28 @@ def test_headroom_below_the_bound_is_a_warning() -> None:
         "lossless classes may drop"
     )
     assert compiled(link={"rate": "100Gbps", "length": "5m"}, switch={"pfc": {"headroom": "13271B"}}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "guaranteed"),
+    [
+        ({}, True),
+        ({"switch": {"pfc": {"headroom": "13271B"}}}, True),
+        ({"switch": {"pfc": {"headroom": "13270B"}}}, False),
+        ({"compat": "ns3"}, False),
+    ],
+)
+def test_lossless_is_guaranteed_from_the_bound_on(settings: dict[str, Any], guaranteed: bool) -> None:
+    result = compiled(link={"rate": "100Gbps", "length": "5m"}, **settings)
+    assert result.plan.lossless_guaranteed is guaranteed
+
+
+def test_a_plan_of_too_many_classes_or_hosts_is_refused() -> None:
+    plan = compiled().plan
+    with pytest.raises(ValueError, match="9 classes; at most 8"):
+        replace(plan, class_lossless=[0] * 9)
+    with pytest.raises(ValueError, match="6 hosts, but only 5 nodes"):
+        replace(plan, host_count=6)
 
 
 def test_ecn_above_the_pfc_threshold_is_a_warning() -> None:

@@ -55,6 +55,7 @@ class Buffers:
 
     fields: dict[str, NDArray[Any]]
     warnings: tuple[str, ...]
+    lossless_guaranteed: bool  # see `Plan`
 
 
 def compile_buffers(
@@ -105,8 +106,9 @@ def compile_buffers(
     if scenario.compat != "ns3":
         kind_pause = [-(-kind.switch.pfc.quanta * 512 * 10**12 // kind.rate_bps) for kind in members] + [0]
         pause_ps = np.array(kind_pause, dtype=np.int64)[kind_of_port]
+    short = _short_headrooms(members, table, frames, lossless)
     warnings = (
-        _headroom_warnings(wiring, members, kind_of_port, table, frames, lossless)
+        _headroom_warnings(wiring, kind_of_port, short)
         + _pause_warnings(scenario, wiring, members, kind_of_port, frames, lossless)
         + _ecn_warnings(scenario, fabric, wiring, members, kind_of_port, table, pool_bytes)
     )
@@ -128,7 +130,7 @@ def compile_buffers(
         "switch_pool_bytes": pool_bytes,
         "switch_latency_ps": np.array([switch.latency for switch in switches], dtype=np.int64),
     }
-    return Buffers(fields, tuple(warnings))
+    return Buffers(fields, tuple(warnings), lossless_guaranteed=scenario.compat != "ns3" and not short)
 
 
 def dynamic_alpha(switch: Switch, rate_bps: int, nic_rate_bps: int) -> Fraction:
@@ -258,19 +260,13 @@ def _pools(
     return pool, [Problem("", "switch.buffer", f"{owners}: {text}") for text, owners in _grouped(found)]
 
 
-def _headroom_warnings(
-    wiring: Wiring,
-    members: Sequence[_PortKind],
-    kind_of_port: NDArray[np.int64],
-    table: NDArray[np.int64],
-    frames: FrameLimits,
-    lossless: NDArray[np.bool_],
-) -> list[str]:
-    """Headroom below the bound."""
-    if not lossless.any():
-        return []
-    found: list[tuple[str, str]] = []
+def _short_headrooms(
+    members: Sequence[_PortKind], table: NDArray[np.int64], frames: FrameLimits, lossless: NDArray[np.bool_]
+) -> dict[int, str]:
+    """What to say of every kind of port whose headroom is below the bound, by kind."""
     short: dict[int, str] = {}
+    if not lossless.any():
+        return short
     for index, kind in enumerate(members):
         given, bound = int(table[index, _HEADROOM, lossless].min()), _bound_bytes(kind, frames)
         if given < bound:
@@ -279,6 +275,12 @@ def _headroom_warnings(
                 f"{format_time(kind.delay_ps)} and frames of {_count(frames.largest_bytes)} need: "
                 "lossless classes may drop"
             )
+    return short
+
+
+def _headroom_warnings(wiring: Wiring, kind_of_port: NDArray[np.int64], short: dict[int, str]) -> list[str]:
+    """Headroom below the bound."""
+    found: list[tuple[str, str]] = []
     for port in np.flatnonzero(np.isin(kind_of_port, list(short))).tolist():
         found.append((short[int(kind_of_port[port])], wiring.names[port]))
     return [f"{owners}: {text}" for text, owners in _grouped(found)]

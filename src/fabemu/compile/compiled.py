@@ -144,6 +144,7 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         **buffers.fields,
         **compile_adapters(scenario, fabric),
         **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
+        lossless_guaranteed=buffers.lossless_guaranteed,
     )
     return Compiled(
         plan=plan,

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from fabemu.errors import Problem, ScenarioError
+from fabemu.plan import CLASSES_MAX
 from fabemu.scenario.device import (
     Frames,
     Link,
@@ -33,7 +34,6 @@ from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overla
 from fabemu.scenario.workload import AnyWorkload, Poisson
 from fabemu.units import format_time
 
-CLASSES_MAX = 8
 NO_TRAFFIC = "there is no traffic: add at least one [[workload]]"
 
 FROM_PRIORITY: Any = None

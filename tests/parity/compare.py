@@ -91,7 +91,7 @@ def run_core(
         state = RUNNING
     while state == RUNNING:
         state = engine.run(plan.until_ps, 10**6)
-    assert state != FAULT, f"the core found a fault: {engine.fault}"
+    assert state != FAULT, f"the core found a fault: {engine.fault()}"
     engine.finish()
     parts.append(engine.drain())
     tables = {}

@@ -2,7 +2,8 @@
 
 Owns      creation_t: pending events, the cyclic QP list of every host port, which ports are transmitting.
 Invariant every event that a transmission causes is created when it starts: its end first, then the arrival at the peer.
-          DCQCN timers of the adapter machine are events too, since their place among equal times matters: cc.next_ps is FOREVER.
+          DCQCN timers of the adapter machine are events too, since their place among equal times matters: cc.next_ps
+          is FOREVER.
 Order     docs/MODEL.md 13. A choice is made inside the event that allows it, not at the end of its instant.
 Source    github.com/alibaba-edu/High-Precision-Congestion-Control, behaviour described in docs/VALIDATION.md.
 """

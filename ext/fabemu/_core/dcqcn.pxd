@@ -1,7 +1,9 @@
 """DCQCN reaction point: the rate of one QP.
 
-Owns      cc_t. Two machines: `paper` (a CNP restarts everything) and `adapter` (alpha and decrease are checked on timers).
-Invariant rate_min <= rate, target <= line rate; timers cost no events: they are caught up when the rate is read or a CNP comes.
+Owns      cc_t. Two machines: `paper` (a CNP restarts everything) and `adapter` (alpha and decrease are checked on
+          timers).
+Invariant rate_min <= rate, target <= line rate; timers cost no events: they are caught up when the rate is read or a
+          CNP comes.
 Order     events of one instant: alpha timer, increase timer, decrease check.
 Source    Zhu et al., SIGCOMM 2015, sections 5 and 6; docs/MODEL.md 12.
 """
@@ -61,13 +63,18 @@ cdef inline void cc_increase(const nic_profile_t* nic, cc_t* cc, int64_t line_ra
     if cc.target_bps > line_rate_bps:
         cc.target_bps = line_rate_bps
     cc.rate_bps = cc.target_bps // 2 + cc.rate_bps // 2
+    if cc.rate_bps < 1:
+        cc.rate_bps = 1
 
 
 cdef inline void cc_decrease(const nic_profile_t* nic, cc_t* cc) noexcept nogil:
     cdef int64_t rate = <int64_t>(<double>cc.rate_bps * (1.0 - cc.alpha / 2.0))
-    cdef int64_t least = <int64_t>(<double>cc.rate_bps * nic.min_dec_fac)
-    if rate < least:
-        rate = least
+    cdef int64_t least
+    if nic.cc != CC_PAPER:
+        # The bound on one decrease is the adapter's.
+        least = <int64_t>(<double>cc.rate_bps * nic.min_dec_fac)
+        if rate < least:
+            rate = least
     if rate < nic.rate_min_bps:
         rate = nic.rate_min_bps
     cc.rate_bps = rate

@@ -3,21 +3,19 @@
 Owns      engine_t and every allocation behind it.
 Invariant no Python object is touched while it steps; the first fault ends the run and is reported once.
 """
-from libc.stdlib cimport free
+from libc.stdlib cimport calloc, free
 from posix.stdlib cimport posix_memalign
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (CC_NONE, DROP_CAUSES, DROP_HEADROOM_FULL, FAULT_MEMORY, FAULT_NONE, FOREVER, KIND_PFC, OP_SEND,
-                     PAUSE_END_EXPIRY, PAUSE_END_RUN, STATUS_FAILED, STATUS_NOT_RUN, ps_t)
+from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, KIND_PFC, PAUSE_END_EXPIRY, PAUSE_END_RUN, ps_t)
 from .creation cimport creation_t, creation_free, creation_init, run_creation
-from .heaps cimport timed_push
 from .inbox cimport INBOX_BUCKETS
 from .link cimport time_of_bytes
 from .nic cimport frame_bytes_of
-from .packet cimport packet_t, packet_class
+from .packet cimport packet_t
 from .pfc cimport pause_row
 from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
@@ -25,15 +23,17 @@ from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_que
                      record_buffer_t, rx_t, switch_t, worker_t)
 from .trace cimport drop_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .wake cimport WHEEL_SLOTS, wake_far
-from .window cimport DRAINED, FAULTED, RUNNING, STOPPED, close_interval, run_heap, run_windows
+from .window cimport DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows
 
 FAULT_TEXTS = {
     1: "time ran backwards at a device",
     2: "a link was given a frame before it had finished the one before",
-    3: "the shared pool of a switch was exceeded",
+    3: "the shared pool or a headroom of a switch does not add up",
     4: "a buffer counter went negative",
     5: "out of memory",
-    6: "a packet has no way back to its sender",
+    6: "a QP has no way to its peer",
+    7: "a device made more transmit choices at one instant than it has ports for",
+    8: "a queue does not hold the bytes it counts, or a port forgot an event",
 }
 """What each fault code of the core means."""
 
@@ -43,7 +43,7 @@ SCHEDULER_CREATION = 2
 
 _FLOW = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("op", "i4")])
 _PORT = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("start_ps", "i8"), ("tx_bytes", "i8"),
-                  ("tx_frames", "i8"), ("area", "i8"), ("queue_max_bytes", "i8"), ("paused_ps", "i8"),
+                  ("tx_frames", "i8"), ("area", "f8"), ("queue_max_bytes", "i8"), ("paused_ps", "i8"),
                   ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"), ("class", "i8")])
 _PAUSE = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("xoff_ps", "i8"), ("sent_ps", "i8"),
                    ("start_ps", "i8"), ("xon_ps", "i8"), ("end_ps", "i8"), ("ingress_bytes", "i8"),
@@ -62,6 +62,7 @@ assert sizeof(port_t) == 128 and sizeof(queue_t) == 192
 
 cdef enum:
     CACHE_LINE = 64
+    WINDOW_PS_MAX = 16777216
 
 
 cdef void* zeroed(size_t count, size_t size) except NULL:
@@ -159,6 +160,8 @@ cdef class Engine:
         p.wire_overhead_bytes = plan.wire_overhead_bytes
         p.frame_min_bytes = plan.frame_min_bytes
         p.pad_bytes = plan.pad_bytes
+        if not 1 <= plan.class_count <= 8:
+            raise ValueError(f"a plan has 1 to 8 classes, not {plan.class_count}")
         p.class_count = plan.class_count
         p.node_count = plan.node_count
         p.host_count = plan.host_count
@@ -306,7 +309,11 @@ cdef class Engine:
             mmu.pool_bytes = p.switch_pool_bytes[node - p.host_count]
             mmu.latency_ps = p.switch_latency_ps[node - p.host_count]
             mmu.port_count = p.node_port_start[node + 1] - p.node_port_start[node]
-            mmu.held = <uint32_t*>zeroed(<size_t>e.lossless_count * mmu.port_count * mmu.port_count, sizeof(uint32_t))
+            # Pairs of ports that never meet cost no memory: the system gives pages when they are first written.
+            mmu.held = <uint32_t*>calloc(<size_t>e.lossless_count * mmu.port_count * mmu.port_count + 1,
+                                          sizeof(uint32_t))
+            if mmu.held == NULL:
+                raise MemoryError(f"no memory for the buffer accounts of a switch with {mmu.port_count} ports")
             for local in range(mmu.port_count):
                 for klass in range(p.class_count):
                     e.queues[<int64_t>(p.node_port_start[node] + local) * p.class_count + klass].held = (
@@ -358,7 +365,8 @@ cdef class Engine:
         e.worker.express_head = <int32_t*>zeroed(count, sizeof(int32_t))
         memset(e.worker.express_head, 0xff, count * sizeof(int32_t))
         e.worker.egress = <int32_t*>zeroed(count, sizeof(int32_t))
-        e.worker.choices = <int32_t*>zeroed(4 * count + 64, sizeof(int32_t))
+        e.worker.choice_capacity = 4 * count + 64
+        e.worker.choices = <int32_t*>zeroed(e.worker.choice_capacity, sizeof(int32_t))
         e.worker.ties = <uint64_t*>zeroed(4 * count + 64, sizeof(uint64_t))
         e.worker.flows.size = sizeof(flow_row_t)
         e.worker.ports.size = sizeof(port_row_t)
@@ -379,8 +387,8 @@ cdef class Engine:
                 least_ps = ahead_ps
         if p.port_count == 0:
             least_ps = 1000000
-        # Keys hold 40 bits of time: a millisecond is plenty. A power of two makes the window of a time a shift.
-        least_ps = max(1, min(least_ps, 1000000000) // divisor)
+        # Short enough for signals to be served between two. A power of two makes the window of a time a shift.
+        least_ps = max(1, min(least_ps, WINDOW_PS_MAX) // divisor)
         while <ps_t>2 << self.e.window_shift <= least_ps:
             self.e.window_shift += 1
 
@@ -606,11 +614,10 @@ cdef class Engine:
         Returns
         -------
         dict of str to (O,) numpy array
-            ``posted_ps``, ``first_sent_ps``, ``delivered_ps``, ``done_ps`` (int64, ps, -1 = not yet), ``status`` (uint8),
-            ``packets`` (transmissions), ``retransmissions``, ``cnps``, ``marks`` (int64).
+            ``posted_ps``, ``first_sent_ps``, ``delivered_ps``, ``done_ps`` (int64, ps, -1 = not yet), ``status``
+            (uint8), ``packets`` (transmissions), ``retransmissions``, ``cnps``, ``marks`` (int64).
         """
         cdef engine_t* e = self.e
-        cdef int64_t node, slot
         cdef int32_t qp, index, op
         cdef uint64_t start, length
         cdef qp_t* q
@@ -694,6 +701,7 @@ cdef class Engine:
             h = fold64(h, e.queues[index].ecn_count)
         h = fold64(h, <uint64_t>e.worker.dropped)
         h = fold64(h, <uint64_t>e.worker.xoffs)
+        h = fold64(h, e.worker.row_digest)
         return f"{h:016x}"
 
     def totals(self):
@@ -742,7 +750,7 @@ cdef class Engine:
         cdef worker_t* w = &e.worker
         cdef plan_t* p = &e.plan
         cdef int64_t on_links = 0, on_links_bytes = 0, queued = 0, queued_bytes = 0, pfc_on_links = 0
-        cdef int32_t port, klass, node, local, first, egress, count
+        cdef int32_t port, klass, node
         cdef uint32_t position
         cdef const packet_t* packet
         cdef queue_t* queue
@@ -824,6 +832,8 @@ cdef class Engine:
             ("link_rate", not too_busy, f"ports busier than time: {too_busy[:4]}"),
             ("pauses_balanced", not drained or not standing or self.last_status != DRAINED,
              f"ports with XOFF after the fabric drained: {standing[:4]}"),
+            ("lossless", not self.plan.lossless_guaranteed or w.drops[0] == 0,
+             f"{w.drops[0]} headroom_full drops, every headroom at its bound: {self.plan.lossless_guaranteed}"),
             ("no_fault", fault is None, "" if fault is None else f"{fault[0]} at {fault[1]} ps, node {fault[2]}"),
         ]
 

@@ -2,7 +2,8 @@
 
 Owns      the key layout: time within the window (40 bits), event class (4), variant (4), local port (16).
 Invariant keys of one device are unique up to stale ones, which their handlers recognise.
-Order     time, class, port. Where MODEL 5 asks for the keyed order of ports, the window room takes all keys of one instant and
+Order     time, class, port. Where MODEL 5 asks for the keyed order of ports, the window room takes all keys of one
+          instant and
           class out together and sorts them.
 """
 from libc.stdlib cimport realloc

@@ -1,13 +1,15 @@
 """Shared packet buffer of one switch.
 
-Owns      bytes held per ingress priority group (PG) in reserved, shared pool and headroom; bytes per (ingress, egress) of lossless classes.
-Invariant pool used == sum of shared use over PGs; every byte admitted is released once, headroom first; no counter goes negative.
+Owns      bytes held per ingress priority group (PG) in reserved, shared pool and headroom; bytes per (ingress,
+          egress) of lossless classes.
+Invariant pool used == sum of shared use over PGs; every byte admitted is released once, headroom first; no counter
+          goes negative.
 Order     admit and judge XOFF at wire arrival; release when transmission starts, before XON and the ECN decision.
 Source    Choudhury & Hahne 1998 (dynamic threshold); docs/MODEL.md 6 and 13.
 """
-from .types cimport (int32_t, int64_t, uint32_t, ps_t, unlikely, DROP_EGRESS_FULL, DROP_HEADROOM_FULL,
-                     DROP_SHARED_FULL, FAULT_POOL, FAULT_RELEASE, NONE)
-from .state cimport engine_t, port_t, queue_t, switch_t
+from .types cimport (int32_t, int64_t, unlikely, DROP_EGRESS_FULL, DROP_HEADROOM_FULL, DROP_SHARED_FULL,
+                     FAULT_RELEASE, NONE)
+from .state cimport engine_t, queue_t, switch_t
 
 
 cdef inline int64_t mmu_threshold(const switch_t* mmu, const queue_t* pg) noexcept nogil:

@@ -6,14 +6,14 @@ Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 Source    InfiniBand Architecture 1.4, 9.7 (reliable connection, go-back-N); docs/MODEL.md.
 """
 from libc.stdlib cimport free, malloc, realloc
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, CC_FIXED, CC_NONE,
-                     CLASS_SHIFT, EVENT_OPERATION, EVENT_TIMER, FAULT_MEMORY, FLAG_CE, FLAG_ECHO, FLAG_FIRST,
-                     FLAG_LAST, FOREVER, KIND_ACK, KIND_CNP, KIND_DATA, KIND_NAK, NONE, NOTIFY_CNP, OP_CALC, OP_RECV,
-                     OP_SEND, PSN_HALF, PSN_MASK, STATUS_DONE, STATUS_FAILED, STATUS_NOT_RUN, STATUS_POSTED)
-from .packet cimport packet_t, packet_class
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, CC_FIXED, CLASS_SHIFT,
+                     EVENT_OPERATION, EVENT_TIMER, FAULT_MEMORY, FAULT_ROUTE, FLAG_CE, FLAG_ECHO, FLAG_FIRST,
+                     FLAG_LAST, FOREVER, KIND_ACK, KIND_CNP, KIND_DATA, KIND_NAK, NONE, NOTIFY_CNP, OP_RECV, OP_SEND,
+                     PSN_HALF, PSN_MASK, STATUS_DONE, STATUS_FAILED, STATUS_NOT_RUN, STATUS_POSTED)
+from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
 from .state cimport (engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, rx_t, control_t, control_queue_t,
-                     ready_t, timed_t)
+                     ready_t)
 from .heaps cimport event_key, events_push, ready_pop, ready_push, ready_remove, ready_sift_down, timed_pop, timed_push
 from .dcqcn cimport cc_init, cc_on_cnp, cc_on_sent, cc_step
 from .ecmp cimport ecmp_port
@@ -249,6 +249,9 @@ cdef inline void qp_post(engine_t* e, worker_t* w, int32_t node, int32_t qp, ps_
         q.dst = <uint32_t>e.plan.qp_dst[qp]
         q.group = <uint32_t>e.plan.host_group[q.dst]
         q.port = ecmp_port(&e.plan, node, q.group, q.dst, q.hash)
+        if unlikely(q.port < 0):
+            e.fault.code = FAULT_ROUTE
+            return
         cc_init(&q.cc, e.ports[q.port].rate_bps)
         if nic.cc == CC_FIXED and nic.fixed_rate_bps < q.cc.rate_bps:
             q.cc.rate_bps = nic.fixed_rate_bps
@@ -482,7 +485,6 @@ cdef inline void control_push(engine_t* e, worker_t* w, int32_t port_id, int32_t
     cdef control_queue_t* queue = outbox_control(e, port_id, klass)
     cdef uint64_t capacity, grown, index
     cdef control_t* buffer
-    cdef port_t* port = &e.ports[port_id]
     if unlikely(queue.tail - queue.head == queue.mask + 1):
         capacity = queue.mask + 1
         grown = 2 * capacity if capacity > 0 else 4
@@ -584,6 +586,9 @@ cdef inline int32_t rx_begin(engine_t* e, host_t* host, int32_t node, int32_t qp
     rx.ack_class = e.plan.class_ack[e.plan.qp_class[qp]]
     rx.nak_sent = 0
     rx.port = ecmp_port(&e.plan, node, rx.group, rx.dst, rx.hash)
+    if unlikely(rx.port < 0):
+        e.fault.code = FAULT_ROUTE
+        return NONE
     return slot
 
 
@@ -611,7 +616,6 @@ cdef inline void nic_on_data(engine_t* e, worker_t* w, int32_t node, const packe
     cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
     cdef int32_t qp = <int32_t>packet.qp
     cdef int32_t slot = e.rx_slot[qp]
-    cdef int32_t first, op, receive
     cdef uint64_t ahead
     cdef uint8_t echo = 0
     cdef rx_t* rx

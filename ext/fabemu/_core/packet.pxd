@@ -2,7 +2,8 @@
 
 Owns      packet_t.
 Invariant sizeof(packet_t) == 32 (two to a cache line; checked when the engine is made).
-Order     a copy writes the whole packet first and single fields afterwards, so that no wide load follows a narrow store.
+Order     a copy writes the whole packet first and single fields afterwards, so that no wide load follows a narrow
+          store.
 """
 from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT
 

@@ -2,13 +2,15 @@
 
 Owns      xoff_mask, pfc_pending and refresh_ps of a port; pause_until of its egress queues; the pause rows.
 Invariant every XOFF is followed by an XON, an expiry or the end of the run, and that is what its row says.
-Order     a frame's contents are those of the instant at which it starts; the pause takes effect before arrivals of that instant.
+Order     a frame's contents are those of the instant at which it starts; the pause takes effect before arrivals of
+          that instant.
 Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
 """
 from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FOREVER, KIND_PFC, EVENT_PFC,
-                     EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_RUN, PAUSE_END_XON)
+                     EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_XON)
 from .packet cimport packet_t
+from .rng cimport fold64
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
 from .heaps cimport event_key, events_push
 from .link cimport link_begin, link_commit, link_wire_ps
@@ -22,6 +24,8 @@ cdef inline void pause_row(engine_t* e, worker_t* w, pause_t* pause, int32_t por
                            ps_t end_ps, ps_t now) noexcept nogil:
     """Write the row and close it."""
     cdef pause_row_t* row = <pause_row_t*>record_append(e, &w.pauses)
+    w.row_digest += fold64(fold64(fold64(fold64(0, <uint64_t>pause.xoff_ps), <uint64_t>pause.sent_ps),
+                                  <uint64_t>end_ps), (<uint64_t>port_id << 8) | <uint64_t>klass)
     if row != NULL:
         # The row is final when its end has passed.
         row.emit_ps = end_ps if end_ps > now else now

@@ -2,7 +2,8 @@
 
 Owns      port_t, queue_t, qp_t, rx_t, host_t, worker_t, engine_t.
 Invariant the state of one device (its ports, queues, QPs, receivers) is written by that device alone; a link ring is
-          written at its tail by the sender and at its head by the receiver. So devices can run side by side within a window.
+          written at its tail by the sender and at its head by the receiver. So devices can run side by side within a
+          window.
 """
 from .types cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t
 from .packet cimport packet_t
@@ -33,7 +34,7 @@ cdef struct queue_t:
     # Lines 2, 3: interval statistics.
     int64_t tx_bytes
     int64_t tx_frames
-    int64_t area_byte_ps          # integral of bytes over time
+    double area_byte_ps           # integral of bytes over time
     ps_t area_since_ps
     int64_t bytes_max
     ps_t paused_ps
@@ -251,6 +252,7 @@ cdef struct worker_t:
     int32_t* choices              # local ports with a transmit choice at this instant
     uint64_t* ties                # hashes of `arrivals` or `choices`
     int32_t choice_count
+    int32_t choice_capacity
     uint64_t tie_prefix           # hash64 of (seed, STREAM_TIE, node)
     ps_t window_start_ps
     ps_t limit_ps                 # events before it run in this visit
@@ -267,6 +269,7 @@ cdef struct worker_t:
     int64_t drops[4]              # by cause
     int64_t marks
     int64_t xoffs
+    uint64_t row_digest           # over drops and pauses, whatever their order
     int64_t link_sent             # frames put on links, PFC included
     int64_t link_received
     int64_t data_sent

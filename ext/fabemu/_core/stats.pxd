@@ -1,17 +1,19 @@
 """Counters of the open sampling interval, per (port, class).
 
 Owns      area, maxima, paused time; the rows are written by engine_close_interval in window.pxd.
-Invariant the area is exact: bytes x time between any two changes of the queue.
+Invariant the area is bytes x time between any two changes of the queue, summed in the order of the changes.
 """
-from .types cimport int32_t, int64_t, uint8_t, ps_t
+from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t
 from .packet cimport packet_t, packet_class
+from .rng cimport fold64
 from .state cimport engine_t, worker_t, queue_t
 from .trace cimport drop_row_t, record_append
 
 
 cdef inline void stats_area(queue_t* queue, ps_t now) noexcept nogil:
     """Bring the integral up to `now`, before the queue changes."""
-    queue.area_byte_ps += queue.bytes * (now - queue.area_since_ps)
+    # A double, since 10 MB over a second is past 63 bits.
+    queue.area_byte_ps += <double>queue.bytes * <double>(now - queue.area_since_ps)
     queue.area_since_ps = now
 
 
@@ -40,6 +42,8 @@ cdef inline void drop_record(engine_t* e, worker_t* w, const packet_t* packet, i
     w.drops[cause] += 1
     queue.drops += 1
     e.port_dirty[ingress_port] = 1
+    w.row_digest += fold64(fold64(fold64(fold64(0, <uint64_t>now), <uint64_t>ingress_port),
+                                  (<uint64_t>packet.qp << 32) | packet.psn), <uint64_t>cause)
     if row == NULL:
         return
     row.emit_ps = now

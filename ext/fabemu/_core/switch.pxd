@@ -6,14 +6,14 @@ Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XO
 """
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, likely, unlikely, DROP_NO_ROUTE,
-                     FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, NONE)
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_NO_ROUTE, FAULT_MEMORY,
+                     FLAG_CE, FOREVER, KIND_DATA, NONE)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
-from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_threshold, mmu_wants_xoff, mmu_wants_xon
+from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_lower, pfc_raise, pfc_send, pfc_want_frame
 from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports
@@ -148,7 +148,8 @@ cdef inline void switch_transmit(engine_t* e, worker_t* w, int32_t node, int32_t
     cdef port_t* port = &e.ports[port_id]
     cdef ps_t next_ps
     port.kick_ps = FOREVER
-    next_ps = switch_choose(e, w, &e.switches[node - e.plan.host_count], e.plan.node_port_start[node], port, port_id, now)
+    next_ps = switch_choose(e, w, &e.switches[node - e.plan.host_count], e.plan.node_port_start[node], port, port_id,
+                            now)
     if next_ps < FOREVER:
         port_kick(e, w, port, port_id, next_ps)
 
@@ -190,7 +191,7 @@ cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, i
     """Route all arrivals of this instant; whether no threshold can be met, whatever their order.
 
     Then nothing is dropped, no XOFF arises (none stands), and the order matters only between frames for one egress
-    port: `ordered` is set if there are such. Lossy frames go by the book, since their egress limit depends on the order.
+    port: `ordered` is set if there are such. Lossy frames go by the book: their egress limit depends on the order.
     """
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - <int64_t>count * e.frame_bytes_max
@@ -246,8 +247,8 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
     cdef ps_t when_ps
     if (egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0 and unique
             and mmu.latency_ps == 0 and queue.pause_until_ps <= now):
-        # Its choice comes at this very instant, and nothing before it can make a difference. Charge and release cancel out:
-        # the pool is used by a PG only when its reserve is full, so its counters are a function of its bytes.
+        # Its choice comes at this very instant, and nothing before it can make a difference. Charge and release
+        # cancel out: the pool is used by a PG only when its reserve is full, so its counters are a function of its bytes.
         if queue.bytes_max < size:
             queue.bytes_max = size
         switch_send(e, w, egress, egress_id, klass, queue, packet, now)
@@ -265,7 +266,8 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
         port_kick(e, w, egress, egress_id, when_ps)
 
 
-cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id, ps_t now) noexcept nogil:
+cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id,
+                                     ps_t now) noexcept nogil:
     """The one arrival of an instant at which nothing else happens: switch_arrivals for the usual case, in one piece."""
     cdef port_t* ingress = &e.ports[ingress_id]
     cdef const packet_t* packet = &ingress.ring[(ingress.head - 1) & ingress.mask]

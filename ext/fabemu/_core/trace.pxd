@@ -1,10 +1,12 @@
 """Records that leave the core: fixed-size rows in growing buffers.
 
 Owns      the row structs (their numpy dtypes are in engine.pyx) and record_append.
-Invariant within a buffer the rows of one device are in the order of its events; a drain sorts by (emit_ps, node), stably,
+Invariant within a buffer the rows of one device are in the order of its events; a drain sorts by (emit_ps, node),
+          stably,
           so tables do not depend on windows or on how often they are drained.
 """
 from libc.stdlib cimport realloc
+from libc.string cimport memset
 from .types cimport int32_t, int64_t, uint8_t, ps_t, unlikely, FAULT_MEMORY
 from .state cimport engine_t, record_buffer_t
 
@@ -20,7 +22,7 @@ cdef struct port_row_t:
     ps_t start_ps
     int64_t tx_bytes
     int64_t tx_frames
-    int64_t area_byte_ps
+    double area_byte_ps
     int64_t bytes_max
     ps_t paused_ps
     int64_t xoff_sent
@@ -86,5 +88,7 @@ cdef inline void* record_append(engine_t* e, record_buffer_t* buffer) noexcept n
             return NULL
         buffer.data = grown
         buffer.capacity = capacity
+    # Rows have padding, and what leaves must be the same bytes every time.
+    memset(buffer.data + buffer.count * buffer.size, 0, <size_t>buffer.size)
     buffer.count += 1
     return buffer.data + (buffer.count - 1) * buffer.size

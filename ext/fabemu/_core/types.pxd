@@ -93,3 +93,5 @@ cdef enum:
     FAULT_RELEASE = 4
     FAULT_MEMORY = 5
     FAULT_ROUTE = 6
+    FAULT_CHOICES = 7
+    FAULT_QUEUE = 8

@@ -2,9 +2,10 @@
 
 Owns      the wheel of 64 windows, the heap of far wake-ups, transmit keys of ports.
 Invariant every event of a device within the wheel's reach has its device flagged in that window, or in an earlier one;
-          farther ones have an entry in `far` that is not later. A visit ends by waking its device for what it leaves behind.
+          farther ones have an entry in `far` that is not later. A visit ends by waking its device for what it leaves
+          behind.
 """
-from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, unlikely, EVENT_TRANSMIT)
+from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, unlikely, EVENT_TRANSMIT, FAULT_CHOICES)
 from .state cimport engine_t, worker_t, port_t
 from .heaps cimport event_key, events_push, timed_push
 
@@ -57,6 +58,15 @@ cdef inline void port_expect(engine_t* e, worker_t* w, int32_t port_id, ps_t tim
         w.least_ps = time_ps
 
 
+cdef inline void choice_add(engine_t* e, worker_t* w, int32_t local) noexcept nogil:
+    """A port of the device has a transmit choice at this instant."""
+    if unlikely(w.choice_count == w.choice_capacity):
+        e.fault.code = FAULT_CHOICES
+        return
+    w.choices[w.choice_count] = local
+    w.choice_count += 1
+
+
 cdef inline void port_kick(engine_t* e, worker_t* w, port_t* port, int32_t port_id, ps_t time_ps) noexcept nogil:
     """Have the port make a transmit choice at `time_ps`, unless one is set for no later."""
     if port.kick_ps <= time_ps:
@@ -66,8 +76,7 @@ cdef inline void port_kick(engine_t* e, worker_t* w, port_t* port, int32_t port_
         return
     port.kick_ps = time_ps
     if time_ps == w.instant_ps:
-        w.choices[w.choice_count] = port.local
-        w.choice_count += 1
+        choice_add(e, w, port.local)
     elif time_ps < w.limit_ps:
         events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
     else:

@@ -6,30 +6,32 @@ Invariant a window is no longer than the least time from the start of a transmis
 Order     docs/MODEL.md 5.
 """
 from libc.string cimport memset
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, prefetch, EVENT_ARRIVAL,
-                     EVENT_OPERATION, EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CHECK, EVENT_ARRIVAL,
+                     EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_PFC)
 from .packet cimport packet_t, packet_class
 from .rng cimport tie_prefix
-from .state cimport engine_t, worker_t, port_t, queue_t, host_t, pending_t, pending_queue_t
+from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
+from .check cimport check_device
 from .express cimport express_applies, express_run
 from .inbox cimport inbox_add, inbox_sort
-from .nic cimport (host_arrival, host_next_op_ps, host_run_operations, host_run_timers, host_set_op_key, host_set_timer_key,
-                   host_transmit)
+from .nic cimport (host_arrival, host_next_op_ps, host_run_operations, host_run_timers, host_set_op_key,
+                   host_set_timer_key, host_transmit)
 from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
 from .stats cimport stats_area, stats_paused
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_append
-from .wake cimport WHEEL_SLOTS, events_count, wake_at, wake_flag
+from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag
 
 cdef enum:
     RUNNING = 0
     STOPPED = 1
     DRAINED = 2
     FAULTED = 3
+    ROUNDS_MAX = 1000000
 
 
 cdef extern from *:
@@ -238,10 +240,11 @@ cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now,
                 port = &e.ports[first_port + w.arrivals[index]]
                 host_arrival(e, w, node, &port.ring[(port.head - 1) & port.mask], now)
         elif event_class == EVENT_TRANSMIT:
-            events_pop(w)
+            # A key that an earlier one overtook may have been set again.
+            while w.heap_count > 0 and w.heap[0] == key:
+                events_pop(w)
             if e.ports[port_id].kick_ps == now:
-                w.choices[w.choice_count] = port_id - first_port
-                w.choice_count += 1
+                choice_add(e, w, port_id - first_port)
         elif event_class == EVENT_PFC:
             visit_pfc(e, w, port_id, (key >> KEY_VARIANT_SHIFT) & 15, now)
             events_count(w, 1, now)
@@ -289,6 +292,8 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
     if not is_host and express_applies(e, w, node):
         express_run(e, w, node)
         visit_leave(e, w, node)
+        if CHECK:
+            check_device(e, node)
         return
     while True:
         # The smallest key, and the one that follows it.
@@ -346,6 +351,8 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
             visit_choices(e, w, node, now)
     w.instant_ps = -1
     visit_leave(e, w, node)
+    if CHECK:
+        check_device(e, node)
 
 
 cdef inline void visit_choice(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now,
@@ -373,7 +380,7 @@ cdef inline void close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept 
             queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
             stats_area(queue, end_ps)
             stats_paused(queue, end_ps)
-            if (queue.tx_frames | queue.area_byte_ps | queue.bytes_max | queue.paused_ps) != 0 or (
+            if (queue.tx_frames | queue.bytes_max | queue.paused_ps) != 0 or queue.area_byte_ps != 0 or (
                     queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops) != 0:
                 row = <port_row_t*>record_append(e, &w.ports)
                 if row == NULL:
@@ -444,7 +451,7 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
         e.slot_count[slot] = 0
 
 
-cdef inline bint window_seek(engine_t* e, ps_t from_ps) noexcept nogil:
+cdef inline bint window_seek(engine_t* e) noexcept nogil:
     """Move to the first window at or after the present one with something to do; False if there is none."""
     cdef int64_t step, slot
     cdef int64_t best = -1
@@ -468,11 +475,14 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
     """Step until `stop_ps`, until `hop_limit` packet hops in all, or until nothing is left."""
     cdef ps_t end_ps
     cdef int64_t slot
+    cdef int64_t rounds = 0
     cdef int32_t node
     while True:
-        if w.packet_hops >= hop_limit:
+        # Windows that hold nothing but timers use up the budget too.
+        rounds += 1
+        if w.packet_hops >= hop_limit or rounds > ROUNDS_MAX:
             return RUNNING
-        if not window_seek(e, e.now_ps):
+        if not window_seek(e):
             return DRAINED
         w.window_start_ps = e.window_index << e.window_shift
         end_ps = w.window_start_ps + (<ps_t>1 << e.window_shift)
@@ -527,9 +537,26 @@ cdef inline bint work_left(const engine_t* e) noexcept nogil:
 
 cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
     """Packets wait for one another for ever: only PFC refreshes are left, no operation and no timeout."""
-    cdef int32_t node
+    cdef int32_t node, port_id, klass
+    cdef uint32_t position
+    cdef const port_t* port
+    cdef const outbox_t* box
     cdef host_t* host
     cdef int32_t index
+    for port_id in range(e.plan.port_count):
+        port = &e.ports[port_id]
+        position = port.head
+        while position != port.tail:
+            if port.ring[position & port.mask].kind != KIND_PFC:
+                return False
+            position += 1
+        if port_id >= e.host_port_count:
+            continue
+        for klass in range(e.plan.class_count):
+            box = &e.outboxes[<int64_t>port_id * e.plan.class_count + klass]
+            if (box.ready.count > 0 or box.control.head != box.control.tail) and (
+                    e.queues[<int64_t>port_id * e.plan.class_count + klass].pause_until_ps < e.now_ps):
+                return False
     for node in range(e.plan.host_count):
         host = &e.hosts[node]
         if host.due.count > 0 or host.next_op < e.plan.host_op_start[node + 1]:

@@ -1,0 +1,51 @@
+"""Self-verification of the check build, after every visit of a device.
+
+Owns      check_device.
+Invariant queue bytes equal the frames that wait; the shared pool equals the sum over PGs; nothing is negative or
+          above its
+          size; a port's next event is never later than what it holds.
+"""
+from .types cimport (int32_t, int64_t, uint32_t, FAULT_NONE, FAULT_POOL, FAULT_QUEUE, FAULT_RELEASE)
+from .state cimport engine_t, port_t, queue_t, switch_t
+
+
+cdef inline void check_device(engine_t* e, int32_t node) noexcept nogil:
+    """Walk the state of one device; the first broken promise becomes the fault of the run."""
+    cdef int32_t port_id, klass
+    cdef uint32_t position
+    cdef int64_t waiting
+    cdef int64_t pool = 0
+    cdef const port_t* port
+    cdef const queue_t* queue
+    cdef const switch_t* mmu
+    for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
+        port = &e.ports[port_id]
+        if port.kick_ps < e.port_next_ps[port_id] or (
+                port.head != port.tail and port.ring[port.head & port.mask].time_ps < e.port_next_ps[port_id]):
+            check_fault(e, FAULT_QUEUE, node, port_id)
+        for klass in range(e.plan.class_count):
+            queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+            waiting = 0
+            position = queue.head
+            while position != queue.tail:
+                waiting += queue.buffer[position & queue.mask].size
+                position += 1
+            if waiting != queue.bytes or (queue.head != queue.tail) != ((port.waiting_mask >> klass) & 1):
+                check_fault(e, FAULT_QUEUE, node, port_id)
+            if (queue.reserved_used_bytes | queue.shared_used_bytes | queue.headroom_used_bytes) < 0:
+                check_fault(e, FAULT_RELEASE, node, port_id)
+            if queue.headroom_used_bytes > queue.headroom_bytes and not e.plan.ns3_buffer:
+                check_fault(e, FAULT_POOL, node, port_id)
+            pool += queue.shared_used_bytes
+    if node >= e.plan.host_count and not e.plan.ns3_buffer:
+        mmu = &e.switches[node - e.plan.host_count]
+        if pool != mmu.shared_used_bytes or pool > mmu.pool_bytes:
+            check_fault(e, FAULT_POOL, node, -1)
+
+
+cdef inline void check_fault(engine_t* e, int32_t code, int32_t node, int32_t port_id) noexcept nogil:
+    if e.fault.code == FAULT_NONE:
+        e.fault.code = code
+        e.fault.time_ps = e.now_ps
+        e.fault.node = node
+        e.fault.port = port_id

@@ -123,6 +123,14 @@ WRONG = {
         STAR + flow('src = "h0", dst = "h1", size = "1KB", start = "-1us"'),
         's.toml:6: workload.0.flow.0.start = "-1us": a time cannot be negative',
     ),
+    "name that commands the terminal": (
+        'name = "\\u001b[31mred"\n' + STAR + ONE,
+        r's.toml:1: name = "\u001b[31mred": must not hold control characters',
+    ),
+    "device that breaks the line": (
+        GRAPH.replace('"c"', r'"c\nd"') + 'links = [{ a = "a", b = "s" }, { a = "b", b = "s" }]\n' + LETTERS,
+        "must not hold control characters",
+    ),
     "nested too deeply": ("x = " + "[" * 5000 + "]" * 5000, "s.toml: is nested too deeply"),
 }
 

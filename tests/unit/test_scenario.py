@@ -281,7 +281,7 @@ sizes = st.integers(0, 2**40).map(format_bytes)
 positive = st.integers(1, 2**40).map(format_bytes)
 alphas = st.fractions(Fraction(1, 64), 100, max_denominator=64).map(str) | st.sampled_from([0.125, 2])
 shares = st.floats(0, 1, allow_subnormal=False).filter(lambda value: value == 0 or value > 1e-30)
-names = st.text(min_size=1, max_size=6)
+names = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=6)
 
 
 def table(**keys) -> st.SearchStrategy[dict]:

@@ -29,7 +29,7 @@ from fabemu.scenario.device import (
 )
 from fabemu.scenario.fabric import AnyFabric, close_to
 from fabemu.scenario.presets import NS3_DEFAULTS
-from fabemu.scenario.quantity import Duration, DurationOrOff, Flag, Text, Time, named
+from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, DurationOrOff, Flag, Text, Time, is_printable, named
 from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overlay, raise_broken
 from fabemu.scenario.workload import AnyWorkload, Poisson
 from fabemu.units import format_time
@@ -150,6 +150,11 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
     workloads
         Valid workloads by index.
     """
+    if not is_printable(parts.get("name", "")):
+        yield ("name",), NOT_PRINTABLE
+    for index, item in workloads.items():
+        if not is_printable(item.label or ""):
+            yield ("workload", index, "label"), NOT_PRINTABLE
     yield from _time_rules(parts, workloads)
     yield from workload_class_rules(
         parts.get("classes", ()), {index: item.class_name for index, item in workloads.items() if item.class_name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,6 +17,9 @@ from fabemu import units
 
 RATE_LIMIT_BPS = 10**14
 """No port is faster than 100 Tb/s: it keeps products of bytes and 8e12 over the rate meaningful."""
+
+NOT_PRINTABLE = "must not hold control characters"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -117,12 +121,18 @@ def parse_integer(value: object) -> int:
     return value
 
 
+def is_printable(name: str) -> bool:
+    """Tell whether a name leaves the terminal, and the line, of those who are shown it alone."""
+    return _CONTROL.search(name) is None
+
+
 def shown(value: object) -> str:
     """Write a value as TOML would, for messages; long ones are cut."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, str):
-        text = '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        text = '"' + _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + '"'
     elif isinstance(value, dict):
         inner = ", ".join(f"{key} = {shown(item)}" for key, item in list(value.items())[:8])
         text = "{ " + inner + " }" if inner else "{}"
@@ -163,6 +173,9 @@ def _parse_devices(value: object) -> int | tuple[str, ...]:
                 raise ValueError(f"a list of device names holds texts only, found {shown(item)}")
         if len(set(value)) != len(value):
             raise ValueError(f'device "{_repeated(value)}" is listed twice')
+        for item in value:
+            if not is_printable(item):
+                raise ValueError(NOT_PRINTABLE)
         return tuple(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"must be a count of 0 or more, or a list of names; found {shown(value)}")

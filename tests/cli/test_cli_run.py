@@ -215,7 +215,10 @@ def test_a_signal_ends_the_run_in_good_order(folder, number, code):
     assert run.info["status"] == "interrupted" and run.info["ended_by"] == signal.Signals(number).name
     assert all(check["held"] for check in run.info["invariants"])
     assert run.flows.num_rows == 8 and set(run.flows["status"].to_pylist()) == {"unfinished"}
-    assert run.ports.num_rows > 0 and run.pauses.num_rows >= 0
+    assert run.ports.num_rows == run.info["rows"]["ports"] > 0
+    assert run.pauses.num_rows == run.info["totals"]["xoffs"]
+    # A table ends with the interval that the signal cut.
+    assert max(run.ports["end_ps"].to_pylist()) == run.info["simulated_ps"]
 
 
 def test_a_killed_run_is_readable_and_does_not_look_complete(folder):
@@ -240,7 +243,9 @@ def test_a_full_disk_is_exit_code_5(folder):
     assert "error: cannot write long.run/ports.arrow: File too large" in done.stderr
     run = fabemu.load("long.run")
     assert run.info["status"] == "failed" and "File too large" in run.info["error"]
-    assert run.ports.num_rows >= 0
+    # The first batch did not fit: it is not there, and the file is readable all the same.
+    assert run.ports.num_rows == 0 and run.ports.column_names[0] == "start_ps"
+    assert "File too large" in str(run.summary())
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

@@ -80,6 +80,12 @@ def test_hashes_equal_their_definition() -> None:
 # Nodes, ports, routes.
 
 
+def test_a_switch_with_too_many_ports() -> None:
+    assert refused({"kind": "single-switch", "hosts": 65_536}) == (
+        'fabric: switch "sw0" has 65,536 ports; at most 65,535 are supported'
+    )
+
+
 def test_ports_and_names() -> None:
     result = compiled({"kind": "dumbbell", "left": 1, "right": 1, "trunks": 2})
     assert result.node_names == ("h0", "h1", "sw0", "sw1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,9 @@ from fabemu.routing import Ports, cable_ports, port_table
 from fabemu.scenario.fabric import close_to
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
+
+PORTS_MAX = 65_535
+"""Ports of one device."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Wiring:
 def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
     """Number the ports and resolve every cable's parameters.
 
-    Raises ScenarioError if an override or a tier names what the fabric does not have.
+    Raises ScenarioError if an override or a tier names what the fabric does not have, or a device has too many ports.
     """
     names = fabric.node_names
     pairs = [(min(cable.a, cable.b), max(cable.a, cable.b)) for cable in fabric.cables]
@@ -43,6 +47,7 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
 
     ends_a, ends_b = fabric.cable_ends()
     ports = port_table(fabric.host_count, fabric.node_count, ends_a, ends_b)
+    _refuse_wide(ports, names)
     port_of = cable_ports(ends_a, ends_b)
     cable_rate = np.zeros(len(fabric.cables), dtype=np.int64)
     cable_delay = np.zeros(len(fabric.cables), dtype=np.int64)
@@ -64,6 +69,17 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
     rate[port_of] = cable_rate[:, None]
     delay[port_of] = cable_delay[:, None]
     return Wiring(ports, rate, delay, tuple(port_names))
+
+
+def _refuse_wide(ports: Ports, names: Sequence[str]) -> None:
+    """Raise for devices with more ports than the engine numbers within one."""
+    problems = []
+    for node in np.flatnonzero(ports.degree > PORTS_MAX).tolist():
+        noun = "host" if node < ports.host_count else "switch"
+        message = f'{noun} "{names[node]}" has {ports.degree[node]:,} ports; at most {PORTS_MAX:,} are supported'
+        problems.append(Problem("", "fabric", message))
+    if problems:
+        raise ScenarioError(problems)
 
 
 def _refuse_unknown(scenario: Scenario, fabric: Fabric, parallel: Counter[tuple[int, int]]) -> None:

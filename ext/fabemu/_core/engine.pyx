@@ -310,8 +310,8 @@ cdef class Engine:
             mmu.latency_ps = p.switch_latency_ps[node - p.host_count]
             mmu.port_count = p.node_port_start[node + 1] - p.node_port_start[node]
             # Pairs of ports that never meet cost no memory: the system gives pages when they are first written.
-            mmu.held = <uint32_t*>calloc(<size_t>e.lossless_count * mmu.port_count * mmu.port_count + 1,
-                                          sizeof(uint32_t))
+            mmu.held = <uint32_t*>calloc(
+                <size_t>e.lossless_count * mmu.port_count * mmu.port_count + 1, sizeof(uint32_t))
             if mmu.held == NULL:
                 raise MemoryError(f"no memory for the buffer accounts of a switch with {mmu.port_count} ports")
             for local in range(mmu.port_count):

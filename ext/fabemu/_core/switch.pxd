@@ -248,7 +248,7 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
     if (egress.busy_until_ps <= now and (egress.waiting_mask | egress.pfc_pending) == 0 and unique
             and mmu.latency_ps == 0 and queue.pause_until_ps <= now):
         # Its choice comes at this very instant, and nothing before it can make a difference. Charge and release
-        # cancel out: the pool is used by a PG only when its reserve is full, so its counters are a function of its bytes.
+        # cancel out: a PG uses the pool only when its reserve is full, so its counters are a function of its bytes.
         if queue.bytes_max < size:
             queue.bytes_max = size
         switch_send(e, w, egress, egress_id, klass, queue, packet, now)

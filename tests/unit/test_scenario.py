@@ -278,6 +278,7 @@ times = st.integers(0, 10**12).map(format_time)
 durations = st.integers(1, 10**12).map(format_time)
 rates = st.integers(1, 10**13).map(format_rate)
 sizes = st.integers(0, 2**40).map(format_bytes)
+sizes32 = st.integers(0, 2**32 - 1).map(format_bytes)
 positive = st.integers(1, 2**40).map(format_bytes)
 alphas = st.fractions(Fraction(1, 64), 100, max_denominator=64).map(str) | st.sampled_from([0.125, 2])
 shares = st.floats(0, 1, allow_subnormal=False).filter(lambda value: value == 0 or value > 1e-30)
@@ -296,9 +297,9 @@ ecn = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(sorted).flatma
 )  # fmt: skip
 pfc = table(
     alpha=alphas | st.just("auto"),
-    xon_offset=sizes,
+    xon_offset=sizes32,
     headroom=sizes | st.just("auto"),
-    reserved=sizes,
+    reserved=sizes32,
     quanta=st.integers(1, 65535),
     response_delay=times,
 )
@@ -307,7 +308,7 @@ switch_keys = {
     "latency": times,
     "ecmp_seed": st.integers(0, 2**32 - 1) | st.just("per-switch"),
     "pfc": pfc,
-    "lossy": table(alpha=alphas, egress_alpha=alphas, reserved=sizes),
+    "lossy": table(alpha=alphas, egress_alpha=alphas, reserved=sizes32),
     "ecn": ecn,
 }
 switches = table(
@@ -379,7 +380,7 @@ scenarios = st.fixed_dictionaries(
         "nic": nics,
         "frames": table(header=st.just("70B"), vlan=st.booleans(), minimum=st.just("0B")),
         "trace": table(
-            interval=durations | st.just("off"),
+            interval=st.integers(10**5, 10**12).map(format_time) | st.just("off"),
             tables=st.lists(st.sampled_from(["flows", "ports", "packets"]), unique=True),
         ),
         "measure": st.just(["0us", "1ms"]),

@@ -167,6 +167,24 @@ def extra(text: str) -> str:
         ("[nic]\ntimeout = 32", "s.toml:11: nic.timeout = 32: must be at most 31"),
         ("[switch.pfc]\nquanta = 0", "s.toml:11: switch.pfc.quanta = 0: must be at least 1"),
         ("[switch.pfc]\nquanta = 65536", "s.toml:11: switch.pfc.quanta = 65536: must be at most 65535"),
+        (
+            '[switch.pfc]\nreserved = "4GiB"',
+            's.toml:11: switch.pfc.reserved = "4GiB": must be at most 4294967295B',
+        ),
+        (
+            '[switch.pfc]\nxon_offset = "5GiB"',
+            's.toml:11: switch.pfc.xon_offset = "5GiB": must be at most 4294967295B',
+        ),
+        (
+            '[switch.lossy]\nreserved = "4GiB"',
+            's.toml:11: switch.lossy.reserved = "4GiB": must be at most 4294967295B',
+        ),
+        ('[trace]\ninterval = "99ns"', 's.toml:11: trace.interval = "99ns": must be at least 100ns'),
+        ('[nic.cc]\nrate_min = "999bps"', 's.toml:11: nic.cc.rate_min = "999bps": must be at least 1kbps'),
+        (
+            '[[nic.override]]\nname = "h0"\ncc.rate_min = "1bps"',
+            's.toml:12: nic.override.0.cc.rate_min = "1bps": must be at least 1kbps',
+        ),
         ("[switch.ecn]\npmax = 1.5", "s.toml:11: switch.ecn.pmax = 1.5: must be at most 1"),
         ("[switch.ecn]\npmax = -0.5", "s.toml:11: switch.ecn.pmax = -0.5: a ratio cannot be negative, found -0.5:"
          ' write a number such as 0.5, or "1/8", or "2:1"'),

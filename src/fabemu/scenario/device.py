@@ -21,6 +21,7 @@ from fabemu.scenario.quantity import (
     Probability,
     Rate,
     Size,
+    Size32,
     SizeOrAuto,
     SizeOrNone,
     Text,
@@ -34,6 +35,9 @@ IB_MTUS = (256, 512, 1024, 2048, 4096)
 
 KMAX_LIMIT_BYTES = 2**31
 """ECN thresholds stay below this, so that the marking test fits 64 bits."""
+
+RATE_MIN_LIMIT_BPS = 1_000
+"""Below this, the gap after one packet is more than half a minute."""
 
 FROM_PRESET: Any = None
 """Default of a key that the preset gives; never the value of a valid table."""
@@ -175,11 +179,11 @@ class Pfc(Table):
         description="dynamic threshold: share of the free pool that one priority group may use; auto: 1/8 at the rate"
         " of the NICs, doubled with every doubling of the port's rate above it, at most 1",
     )
-    xon_offset: Size = optional("8KiB", description="XON when the use has fallen this far below the threshold")
+    xon_offset: Size32 = optional("8KiB", description="XON when the use has fallen this far below the threshold")
     headroom: SizeOrAuto = optional(
         "auto", description="headroom of each priority group; auto: what its link needs to lose nothing"
     )
-    reserved: Size = optional("4KiB", description="reserved bytes of each priority group")
+    reserved: Size32 = optional("4KiB", description="reserved bytes of each priority group")
     quanta: Annotated[int, Strict(), Field(ge=1, le=65535)] = Field(
         65535, description="pause time in a PFC frame, in units of 512 bit times"
     )
@@ -193,7 +197,7 @@ class Lossy(Table):
 
     alpha: Alpha = optional("8", description="ingress: share of the free pool that one port and class may use")
     egress_alpha: Alpha = optional("1", description="egress: share of the free pool that one queue may hold")
-    reserved: Size = optional("0B", description="reserved bytes of each ingress port and class")
+    reserved: Size32 = optional("0B", description="reserved bytes of each ingress port and class")
 
 
 class Switch(Table):
@@ -233,7 +237,7 @@ class CongestionControl(SelfOverlaid):
     )
     rate_ai: Rate = optional(FROM_PRESET, description="additive increase")
     rate_hai: Rate = optional(FROM_PRESET, description="hyper increase")
-    rate_min: Rate = optional(FROM_PRESET, description="the rate never falls below this")
+    rate_min: Rate = optional(FROM_PRESET, description="the rate never falls below this; at least 1kbps")
     min_dec_fac: Probability = optional(FROM_PRESET, description="least share of the old rate that one decrease leaves")
     clamp_target: Flag = optional(FROM_PRESET, description="every decrease sets the target rate to the rate before it")
     cnp_interval: Time = optional(FROM_PRESET, description="at most one CNP per QP in this time (paper, connectx)")
@@ -251,6 +255,8 @@ class CongestionControl(SelfOverlaid):
         """Yield what is wrong between the keys."""
         if self.kind == "fixed" and self.rate is None:
             yield ("rate",), 'kind = "fixed" needs the rate: write for example rate = "100Gbps"'
+        if self.rate_min < RATE_MIN_LIMIT_BPS:
+            yield ("rate_min",), "must be at least 1kbps"
 
     def overlaid(self, over: BaseModel) -> CongestionControl:
         """Lay a partial table over this one; a preset given there brings all its values."""

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from fabemu.errors import Problem, ScenarioError
-from fabemu.plan import CLASSES_MAX
 from fabemu.scenario.device import (
     Frames,
     Link,
@@ -29,11 +28,12 @@ from fabemu.scenario.device import (
 )
 from fabemu.scenario.fabric import AnyFabric, close_to
 from fabemu.scenario.presets import NS3_DEFAULTS
-from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, DurationOrOff, Flag, Text, Time, is_printable, named
+from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, Flag, IntervalOrOff, Text, Time, is_printable, named
 from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overlay, raise_broken
 from fabemu.scenario.workload import AnyWorkload, Poisson
 from fabemu.units import format_time
 
+CLASSES_MAX = 8
 NO_TRAFFIC = "there is no traffic: add at least one [[workload]]"
 
 FROM_PRIORITY: Any = None
@@ -116,7 +116,9 @@ def _check_classes(classes: tuple[TrafficClass, ...]) -> tuple[TrafficClass, ...
 class Trace(Table):
     """Which tables a run writes."""
 
-    interval: DurationOrOff = optional("100us", description="sampling interval of the ports table; off: no ports table")
+    interval: IntervalOrOff = optional(
+        "100us", description="sampling interval of the ports table, at least 100ns; off: no ports table"
+    )
     tables: tuple[Literal["flows", "ports", "pauses", "drops", "packets"], ...] = optional(
         ("flows", "ports", "pauses", "drops"),
         description="tables to write; packets (every transmission) only on request",

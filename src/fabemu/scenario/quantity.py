@@ -216,11 +216,14 @@ Time = Annotated[int, _time()]
 """Picoseconds, zero or more."""
 Duration = Annotated[int, _time(above=0)]
 """Picoseconds, above zero."""
-DurationOrOff = Annotated[int | Literal["off"], _time(above=0, words=("off",))]
+IntervalOrOff = Annotated[int | Literal["off"], _time(minimum=100_000, words=("off",))]
+"""Picoseconds, at least 100 ns: shorter samples say nothing that packets do not, in far more bytes."""
 Rate = Annotated[int, Quantity(units.parse_rate_bps, units.format_rate, "bit/s", "400Gbps", maximum=RATE_LIMIT_BPS)]
 """bit/s, above zero."""
 Size = Annotated[int, _size()]
 """Bytes, zero or more."""
+Size32 = Annotated[int, _size(maximum=2**32 - 1)]
+"""Bytes that the engine holds in 32 bits."""
 PositiveSize = Annotated[int, _size(above=0)]
 SizeOrAuto = Annotated[int | Literal["auto"], _size(words=("auto",))]
 SizeOrNone = Annotated[int | Literal["none"], _size(above=0, words=("none",))]

@@ -217,6 +217,46 @@ def extra(text: str) -> str:
             '[nic.cc]\nkind = "fixed"',
             's.toml:10: nic.cc.rate: kind = "fixed" needs the rate: write for example rate = "100Gbps"',
         ),
+        # Frame sizes
+        (
+            "[nic]\nmtu = 65500\nany_mtu = true\n[frames]\nvxlan = true",
+            "s.toml:11: nic.mtu = 65500: the largest data frame is 65,628 B (nic.mtu 65,500 + frames.header 62 +"
+            " frames.reth 16 + frames.vxlan 50); it must be at most 65,535 B",
+        ),
+        (
+            "[nic]\nmtu = 65457\nany_mtu = true",
+            "s.toml:11: nic.mtu = 65457: the largest data frame is 65,538 B (nic.mtu 65,457 padded to 65,460 +"
+            " frames.header 62 + frames.reth 16); it must be at most 65,535 B",
+        ),
+        (
+            '[frames]\nack = "64KiB"',
+            's.toml:11: frames.ack = "64KiB": the largest ACK frame is 65,536 B (frames.ack 65,536);'
+            " it must be at most 65,535 B",
+        ),
+        (
+            '[frames]\npfc = "64KiB"',
+            's.toml:11: frames.pfc = "64KiB": the largest PFC frame is 65,536 B (frames.pfc 65,536);'
+            " it must be at most 65,535 B",
+        ),
+        (
+            '[frames]\nminimum = "64KiB"',
+            's.toml:11: frames.minimum = "64KiB": must be at most 65535B, the largest frame',
+        ),
+        (
+            '[frames]\ncnp = "65530B"\nvlan = true\nvxlan = true',
+            's.toml:11: frames.cnp = "65530B": the largest CNP frame is 65,584 B (frames.cnp 65,530 + frames.vlan 4 +'
+            " frames.vxlan 50); it must be at most 65,535 B",
+        ),
+        (
+            '[frames]\nheader = "0B"\nreth = "0B"\nminimum = "0B"\nwire_overhead = "0B"',
+            's.toml:11: frames.header = "0B": the smallest data frame is 0 B on the wire (frames.header 0 +'
+            " frames.reth 0 + frames.minimum 0 + frames.wire_overhead 0); it must be at least 1 B",
+        ),
+        (
+            '[frames]\nack = "0B"\nminimum = "0B"\nwire_overhead = "0B"',
+            's.toml:11: frames.ack = "0B": the smallest ACK frame is 0 B on the wire (frames.ack 0 +'
+            " frames.minimum 0 + frames.wire_overhead 0); it must be at least 1 B",
+        ),
         # Between a table and what it is laid over
         (
             '[switch.tier.leaf.ecn]\nkmin = "2MB"',

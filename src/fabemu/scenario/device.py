@@ -42,6 +42,7 @@ RATE_MIN_LIMIT_BPS = 1_000
 FROM_PRESET: Any = None
 """Default of a key that the preset gives; never the value of a valid table."""
 
+FRAME_MAX_BYTES = 65_535
 VLAN_BYTES = 4
 VXLAN_BYTES = 50
 """Outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8."""
@@ -69,6 +70,36 @@ class Frames(Table):
         for key in ("header", "reth", "ack", "cnp", "pfc", "wire_overhead", "minimum", "pad"):
             if getattr(self, key) > 65_536:
                 yield (key,), "must be at most 64KiB"
+        if self.minimum == FRAME_MAX_BYTES + 1:
+            yield ("minimum",), f"must be at most {FRAME_MAX_BYTES}B, the largest frame"
+
+    def size_rules(self, mtu_bytes: int) -> Iterator[Broken]:
+        """Yield which kinds of frame are too small or too large for the wire, with the terms of their sums."""
+        encapsulation = [("frames.vlan", VLAN_BYTES * self.vlan), ("frames.vxlan", VXLAN_BYTES * self.vxlan)]
+        padded = -(-mtu_bytes // self.pad) * self.pad
+        first = [("frames.header", self.header), ("frames.reth", self.reth), *encapsulation]
+        payload = "nic.mtu" if padded == mtu_bytes else f"nic.mtu {mtu_bytes:,} padded to"
+        empty_and_largest = (
+            ("data", ("frames", "header"), first, [(payload, padded), *first]),
+            *(
+                (kind.upper(), ("frames", kind), terms, terms)
+                for kind, terms in (
+                    ("ack", [("frames.ack", self.ack), *encapsulation]),
+                    ("cnp", [("frames.cnp", self.cnp), *encapsulation]),
+                    ("pfc", [("frames.pfc", self.pfc)]),
+                )
+            ),
+        )
+        for kind, path, empty, largest in empty_and_largest:
+            if max(self.minimum, _sum(empty)) + self.wire_overhead < 1:
+                terms = _terms([*empty, ("frames.minimum", 0), ("frames.wire_overhead", 0)], zeros=True)
+                yield path, f"the smallest {kind} frame is 0 B on the wire ({terms}); it must be at least 1 B"
+            if _sum(largest) > FRAME_MAX_BYTES:
+                yield (
+                    ("nic", "mtu") if kind == "data" else path,
+                    f"the largest {kind} frame is {_sum(largest):,} B ({_terms(largest)}); "
+                    f"it must be at most {FRAME_MAX_BYTES:,} B",
+                )
 
     @property
     def encapsulation_bytes(self) -> int:
@@ -89,6 +120,17 @@ class Frames(Table):
     def cnp_bytes(self) -> int:
         """CNP frame with its encapsulation, before the minimum."""
         return self.cnp + self.encapsulation_bytes
+
+
+def _sum(terms: list[tuple[str, int]]) -> int:
+    return sum(size for _, size in terms)
+
+
+def _terms(terms: list[tuple[str, int]], *, zeros: bool = False) -> str:
+    """Write a sum: "nic.mtu 4,096 + frames.header 62"."""
+    return " + ".join(
+        f"{name} {size:,}" for name, size in terms if size or (zeros and name not in ("frames.vlan", "frames.vxlan"))
+    )
 
 
 class Link(Table):

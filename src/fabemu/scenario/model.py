@@ -157,6 +157,9 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
     for index, item in workloads.items():
         if not is_printable(item.label or ""):
             yield ("workload", index, "label"), NOT_PRINTABLE
+    frames, nic = parts.get("frames"), parts.get("nic")
+    if frames is not None and nic is not None:
+        yield from frames.size_rules(nic.mtu)
     yield from _time_rules(parts, workloads)
     yield from workload_class_rules(
         parts.get("classes", ()), {index: item.class_name for index, item in workloads.items() if item.class_name}

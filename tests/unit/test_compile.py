@@ -537,3 +537,75 @@ def test_warnings_of_large_fabrics_are_short() -> None:
     result = compiled(fabric, switch={"pfc": {"headroom": "1KB"}, "ecn": {"kmin": "60MB", "kmax": "70MB"}})
     assert len(result.warnings) <= 4
     assert re.search(r"leaf0->h0 and \d+ more", result.warnings[0])
+
+
+# Settings without effect.
+
+SPREAD = {"kind": "permutation", "size": "1B"}
+WAVE = {"kind": "incast", "size": "1B", "receiver": "h0", "fan_in": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        (
+            {"compat": "ns3", "switch": {"latency": "1us"}},
+            'switch.latency has no effect: switches of compat = "ns3" have no pipeline delay',
+        ),
+        (
+            {"compat": "ns3", "switch": {"tier": {"switch": {"pfc": {"response_delay": "1ns"}}}}},
+            'switch.tier.switch.pfc.response_delay has no effect: PFC frames of compat = "ns3" act when they arrive',
+        ),
+        (
+            {"compat": "ns3", "switch": {"override": [{"name": "sw0", "pfc": {"quanta": 7}}]}},
+            'switch.override.0.pfc.quanta has no effect: pauses of compat = "ns3" last until XON',
+        ),
+        (
+            {"compat": "ns3", "switch": {"lossy": {"egress_alpha": 2}}},
+            'switch.lossy.egress_alpha has no effect: the buffer rule of compat = "ns3" has no egress limit',
+        ),
+        (
+            {"nic": {"cc": {"preset": "paper", "decrease_timer": "9us"}}},
+            'nic.cc.decrease_timer has no effect: preset = "paper" cuts the rate at every CNP',
+        ),
+        (
+            {"nic": {"cc": {"preset": "paper", "clamp_target": False}}},
+            'nic.cc.clamp_target has no effect: preset = "paper" always sets the target to the rate before the cut',
+        ),
+        (
+            {"nic": {"override": [{"name": "h1", "cc": {"preset": "ns3", "cnp_interval": "9us"}}]}},
+            'nic.override.0.cc.cnp_interval has no effect: preset = "ns3" echoes marks on ACKs and sends no CNP',
+        ),
+        (
+            {"nic": {"cc": {"rate": "1Gbps"}}},
+            'nic.cc.rate has no effect: it is the rate of kind = "fixed", and this one is "dcqcn"',
+        ),
+        (
+            {"nic": {"window": "4095B"}},
+            "nic.window has no effect: it is below nic.mtu = 4096, and one packet may always be sent",
+        ),
+        (
+            {"workload": [FLOWS, SPREAD | {"shift": 2}]},
+            'workload.1.shift has no effect: it belongs to pattern = "shift"',
+        ),
+        ({"workload": [WAVE | {"period": "1us"}]}, "workload.0.period has no effect: there is one wave"),
+    ],
+)
+def test_a_setting_without_effect_is_a_warning(settings: dict[str, Any], warning: str) -> None:
+    result = compile_plan(scenario_from_dict({"fabric": SINGLE, "workload": [FLOWS]} | settings))
+    assert result.warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"compat": "ns3"},
+        {"switch": {"latency": "1us", "lossy": {"egress_alpha": 2}, "pfc": {"response_delay": "1ns"}}},
+        {"nic": {"cc": {"preset": "paper", "min_dec_fac": 0.25, "cnp_interval": "9us"}}},
+        {"nic": {"cc": {"decrease_timer": "9us", "clamp_target": True}, "window": "4096B"}},
+        {"nic": {"cc": {"rate": "1Gbps"}, "override": [{"name": "h0", "cc": {"kind": "fixed"}}]}},
+        {"workload": [SPREAD | {"pattern": "shift", "shift": 2}, WAVE | {"period": "1us", "waves": 2}]},
+    ],
+)
+def test_settings_with_effect_and_defaults_are_no_warnings(settings: dict[str, Any]) -> None:
+    assert compile_plan(scenario_from_dict({"fabric": SINGLE, "workload": [FLOWS]} | settings)).warnings == ()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fabemu.compile.adapters import compile_adapters
 from fabemu.compile.buffers import FrameLimits, compile_buffers
+from fabemu.compile.effect import effect_warnings
 from fabemu.compile.traffic import compile_traffic
 from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
@@ -156,7 +157,12 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         class_names=tuple(item.name for item in classes),
         labels=tuple(flows.labels),
         host_rate_bps=host_rate_bps,
-        warnings=(*_fabric_warnings(scenario, fabric, wiring), *buffers.warnings, *flows.warnings),
+        warnings=(
+            *_fabric_warnings(scenario, fabric, wiring),
+            *effect_warnings(scenario),
+            *buffers.warnings,
+            *flows.warnings,
+        ),
     )
 
 

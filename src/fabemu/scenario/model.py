@@ -49,7 +49,9 @@ class TrafficClass(Table):
     )
     lossless: Flag = optional(False, description="PFC keeps it from losing packets")
     ecn: Flag = optional(False, description="its data packets are ECN-capable")
-    dscp: Annotated[int, Strict(), Field(ge=0, le=63)] = optional(FROM_PRIORITY, description="DSCP")
+    dscp: Annotated[int, Strict(), Field(ge=0, le=63)] = optional(
+        FROM_PRIORITY, description="DSCP: a name of the class only, which no device looks at"
+    )
     ack_class: Text = optional("same", description="class of the ACKs of its data: same, or a name")
     cnp: Flag = optional(False, description="carries the congestion notifications; true for exactly one class")
 

@@ -1,0 +1,82 @@
+"""Settings that a scenario states and nothing reads, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fabemu.scenario.device import CongestionControl, Switch
+from fabemu.scenario.model import Scenario
+from fabemu.scenario.workload import Incast, Permutation
+from fabemu.units import parse_time_ps
+
+_PERIOD_PS = parse_time_ps(Incast.model_fields["period"].default)
+_NS3 = {
+    ("latency",): 'switches of compat = "ns3" have no pipeline delay',
+    ("pfc", "response_delay"): 'PFC frames of compat = "ns3" act when they arrive',
+    ("pfc", "quanta"): 'pauses of compat = "ns3" last until XON',
+    ("lossy", "egress_alpha"): 'the buffer rule of compat = "ns3" has no egress limit',
+}
+_PRESET: dict[str, dict[str, str]] = {
+    "paper": {
+        "decrease_timer": 'preset = "paper" cuts the rate at every CNP',
+        "clamp_target": 'preset = "paper" always sets the target to the rate before the cut',
+    },
+    "connectx": {},
+    "ns3": {"cnp_interval": 'preset = "ns3" echoes marks on ACKs and sends no CNP'},
+}
+
+
+def effect_warnings(scenario: Scenario) -> list[str]:
+    """Name every key that was set away from its default without effect."""
+    found = [*_nic(scenario), *_workloads(scenario)]
+    if scenario.compat == "ns3":
+        found = [*_switch(scenario), *found]
+    return [f"{key} has no effect: {reason}" for key, reason in found]
+
+
+def _switch(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    default = Switch()
+    table = scenario.switch
+    places: list[tuple[str, Any]] = [("switch", table)]
+    places += [(f"switch.tier.{tier}", over) for tier, over in table.tier.items()]
+    places += [(f"switch.override.{index}", over) for index, over in enumerate(table.override)]
+    for place, over in places:
+        for path, reason in _NS3.items():
+            if _value(over, path) not in (None, _value(default, path)):
+                yield ".".join((place, *path)), reason
+
+
+def _value(table: Any, path: tuple[str, ...]) -> Any:
+    """Value at a key path; None where a partial table says nothing."""
+    for key in path:
+        table = None if table is None else getattr(table, key)
+    return table
+
+
+def _nic(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    overrides = scenario.nic.override
+    places: list[tuple[str, Any, CongestionControl]] = [("nic", scenario.nic, scenario.nic.cc)]
+    places += [(f"nic.override.{index}", over, scenario.nic_for(over.name).cc) for index, over in enumerate(overrides)]
+    # An override of the kind alone takes the rate of [nic.cc].
+    any_fixed = any(cc.kind == "fixed" for _, _, cc in places)
+    for place, table, cc in places:
+        if table.window not in (None, "none") and table.window < scenario.nic.mtu:
+            yield f"{place}.window", f"it is below nic.mtu = {scenario.nic.mtu}, and one packet may always be sent"
+        given = table.cc
+        if given is None:
+            continue
+        if given.rate is not None and cc.kind != "fixed" and not (place == "nic" and any_fixed):
+            yield f"{place}.cc.rate", f'it is the rate of kind = "fixed", and this one is "{cc.kind}"'
+        default = CongestionControl(preset=cc.preset)
+        for key, reason in _PRESET[cc.preset].items():
+            if getattr(given, key) not in (None, getattr(default, key)):
+                yield f"{place}.cc.{key}", reason
+
+
+def _workloads(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    for index, item in enumerate(scenario.workload):
+        if isinstance(item, Permutation) and item.pattern == "random" and item.shift != 1:
+            yield f"workload.{index}.shift", 'it belongs to pattern = "shift"'
+        if isinstance(item, Incast) and item.waves == 1 and item.period != _PERIOD_PS:
+            yield f"workload.{index}.period", "there is one wave"

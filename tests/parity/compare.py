@@ -68,7 +68,13 @@ class CoreResult:
 
 
 def run_core(
-    plan: Plan, *, scheduler: int | None = None, steps: Iterator[tuple[int, int]] | None = None, window_divisor: int = 1
+    plan: Plan,
+    *,
+    scheduler: int | None = None,
+    steps: Iterator[tuple[int, int]] | None = None,
+    window_divisor: int = 1,
+    packets: bool = True,
+    express: bool = True,
 ) -> CoreResult:
     """Run the core to the end of a plan.
 
@@ -77,7 +83,7 @@ def run_core(
     """
     if scheduler is not None:
         plan = replace(plan, scheduler=scheduler)
-    engine = Engine(plan, packets=True, window_divisor=window_divisor)
+    engine = Engine(plan, packets=packets, window_divisor=window_divisor, express=express)
     parts: list[dict[str, np.ndarray]] = []
     stop = 0
     state = RUNNING
@@ -96,7 +102,7 @@ def run_core(
     parts.append(engine.drain())
     tables = {}
     for name, columns in COLUMNS.items():
-        rows = [tuple(int(row[column]) for column in columns) for part in parts for row in part[name]]
+        rows = [tuple(int(row[column]) for column in columns) for part in parts for row in part.get(name, ())]
         if name != "pauses":
             times = [row[0] for row in rows]
             assert times == sorted(times), f"{name} are not in the order of time"

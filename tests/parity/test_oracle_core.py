@@ -40,7 +40,7 @@ def test_results_do_not_depend_on_budgets_stops_or_windows(plan: Plan, divisor: 
     steps = itertools.islice(itertools.repeat((step_ps, budget)), 2_000)
     core = run_core(plan, steps=steps, window_divisor=divisor)
     assert_same(plan, oracle, core, f"window_divisor={divisor} budget={budget} step_ps={step_ps}")
-    assert core.digest == run_core(plan).digest
+    assert core.digest == run_core(plan).digest == run_core(plan, packets=False).digest
     by_budget = run_core(plan, steps=iter([(FOREVER_PS, budget)] * 200))
     assert_same(plan, oracle, by_budget, f"budget={budget}")
 
@@ -54,6 +54,15 @@ def test_classic_scheduler_agrees_with_windows(plan: Plan) -> None:
     window = run_core(plan)
     assert classic.ops == window.ops
     assert classic.digest == window.digest
+
+
+@example_settings(0.3)
+@given(plans())
+def test_express_lane_agrees_with_the_exact_path(plan: Plan) -> None:
+    plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
+    exact = run_core(plan, express=False)
+    assert_same(plan, oracle, exact, "express=False")
+    assert exact.digest == run_core(plan).digest
 
 
 @example_settings(0.2)

@@ -112,11 +112,16 @@ def multiples(unit: int, *factors: float) -> st.SearchStrategy[int]:
 def buffers(draw: st.DrawFn, mtu: int, regime: str) -> PortBuffer:
     """Buffer and ECN parameters of a port and class."""
     headroom = {"tight": [0, mtu, 2 * mtu, 6 * mtu], "pfc": [200_000, 10**6], "roomy": [10**6]}[regime]
-    kmin = draw(st.sampled_from([0, 0, mtu, mtu, 3 * mtu, 20 * mtu]))
+    # A roomy switch may also be one in which no threshold is ever met.
+    kmin = draw(
+        st.sampled_from([2**30, 2**30, mtu, 60 * mtu] if regime == "roomy" else [0, 0, mtu, mtu, 3 * mtu, 20 * mtu])
+    )
     return PortBuffer(
         reserved=draw(st.sampled_from([0, 0, 100, mtu, 3 * mtu + 7])),
         headroom=draw(st.sampled_from(headroom)),
-        alpha_q16=draw(st.sampled_from([1, 2**9, 2**13, 2**15, 2**16, 2**19])),
+        alpha_q16=draw(
+            st.sampled_from([2**13, 2**16, 2**19] if regime == "roomy" else [1, 2**9, 2**13, 2**15, 2**16, 2**19])
+        ),
         xon_offset=draw(st.sampled_from([0, 0, 1, mtu, 3 * mtu])),
         egress_alpha_q16=draw(st.sampled_from([1, 2**13, 2**16, 2**20])),
         kmin=kmin,

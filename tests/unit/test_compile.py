@@ -609,3 +609,7 @@ def test_a_setting_without_effect_is_a_warning(settings: dict[str, Any], warning
 )
 def test_settings_with_effect_and_defaults_are_no_warnings(settings: dict[str, Any]) -> None:
     assert compile_plan(scenario_from_dict({"fabric": SINGLE, "workload": [FLOWS]} | settings)).warnings == ()
+
+
+def test_ns3_has_no_response_delay() -> None:
+    assert not compiled(compat="ns3", switch={"pfc": {"response_delay": "1us"}}).plan.port_pfc_response_ps.any()

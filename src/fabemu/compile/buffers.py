@@ -70,7 +70,7 @@ def compile_buffers(
     ports = wiring.ports
     host_count, port_count = fabric.host_count, len(ports.port_node)
     classes = scenario.classes_by_priority
-    response_ps = _response_ps(wiring, switches)
+    response_ps = _response_ps(scenario, wiring, switches)
     kinds: dict[tuple[int, int, int, int], int] = {}
     members: list[_PortKind] = []
     kind_of_port = np.full(port_count, -1, dtype=np.int64)
@@ -147,9 +147,11 @@ def dynamic_alpha(switch: Switch, rate_bps: int, nic_rate_bps: int) -> Fraction:
     return alpha
 
 
-def _response_ps(wiring: Wiring, switches: Sequence[Switch]) -> NDArray[np.int64]:
+def _response_ps(scenario: Scenario, wiring: Wiring, switches: Sequence[Switch]) -> NDArray[np.int64]:
     """(P,) from receipt of a PFC frame to its effect."""
     ports = wiring.ports
+    if scenario.compat == "ns3":
+        return np.zeros(len(ports.port_node), dtype=np.int64)
     # Hosts have no such key: they respond as fast as the switch at the other end.
     of_node = np.zeros(ports.node_count, dtype=np.int64)
     of_node[ports.host_count :] = [switch.pfc.response_delay for switch in switches]

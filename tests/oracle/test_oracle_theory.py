@@ -445,7 +445,7 @@ def test_compatibility_rules_are_refused() -> None:
 
 
 def test_refreshes_fill_a_long_cable() -> None:
-    """Refresh interval (23.875 ns) above a PFC frame's wire time, far below the cable's 3 us: hundreds are in flight."""
+    """A refresh interval (23.875 ns) above a PFC frame's wire time, far below the 3 us of cable: hundreds in flight."""
     work = Work()
     for source in range(4):
         work.send(work.qp(source, 4), 5 * 4096)

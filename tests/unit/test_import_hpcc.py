@@ -501,8 +501,7 @@ def test_flow_of_ten_terabytes(case):
         ("RP_TIMER -1", "RP_TIMER is '-1'; a time in us, of at least 1, is needed"),
         (
             "L2_ACK_INTERVAL 4000",
-            "L2_ACK_INTERVAL 4000: an ACK that waits for a number of bytes is not supported; "
-            "only L2_ACK_INTERVAL 1 is",
+            "L2_ACK_INTERVAL 4000: an ACK that waits for a number of bytes is not supported; only L2_ACK_INTERVAL 1 is",
         ),
         ("KMIN_MAP 2 100000000000 400", "KMIN_MAP says 2 pairs of rate and value, but 2 numbers follow"),
         ("KMIN_MAP 1 100000000000 400", "KMIN_MAP without KMAX_MAP; give KMIN_MAP, KMAX_MAP and PMAX_MAP, or none"),

@@ -6,7 +6,7 @@ Invariant it leaves the very state that visiting instant by instant would: with 
           not touch each other, and what a PG holds in reserved and shared is a function of its bytes alone.
 Order     within an egress port as in docs/MODEL.md 5: arrivals of an instant in keyed order, then the choice.
 """
-from .types cimport int32_t, int64_t, uint16_t, uint32_t, ps_t, unlikely, FOREVER
+from .types cimport int32_t, int64_t, uint16_t, uint32_t, ps_t, unlikely, prefetch, FOREVER
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_PORT_MASK
@@ -142,6 +142,8 @@ cdef inline void express_run(engine_t* e, worker_t* w, int32_t node) noexcept no
         w.express_next[entry] = -1
         if w.express_head[local] < 0:
             w.express_head[local] = <int32_t>entry
+            prefetch(&e.queues[<int64_t>egress_id * e.plan.class_count + <int32_t>packet_class(packet)])
+            prefetch(&e.ports[e.ports[egress_id].peer].ring)
             w.choices[touched] = local
             touched += 1
         else:

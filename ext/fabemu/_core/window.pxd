@@ -6,7 +6,7 @@ Invariant a window is no longer than the least time from the start of a transmis
 Order     docs/MODEL.md 5.
 """
 from libc.string cimport memset
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CHECK, EVENT_ARRIVAL,
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, prefetch, CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_PFC)
 from .packet cimport packet_t, packet_class
@@ -74,8 +74,16 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         if time_ps < w.limit_ps:
             w.due[w.due_count] = port_id
             w.due_count += 1
+            prefetch(&e.ports[port_id])
+            prefetch(&e.ports[port_id].ring)
         elif time_ps < w.least_ps:
             w.least_ps = time_ps
+    for index in range(w.due_count):
+        # Several packets of each link are due, two to a cache line.
+        port = &e.ports[w.due[index]]
+        prefetch(&port.ring[port.head & port.mask])
+        prefetch(&port.ring[(port.head + 2) & port.mask])
+        prefetch(&port.ring[(port.head + 4) & port.mask])
     for index in range(w.due_count):
         port_id = w.due[index]
         port = &e.ports[port_id]

@@ -569,6 +569,10 @@ WAVE = {"kind": "incast", "size": "1B", "receiver": "h0", "fan_in": 2}
             'nic.cc.decrease_timer has no effect: preset = "paper" cuts the rate at every CNP',
         ),
         (
+            {"nic": {"cc": {"preset": "paper", "min_dec_fac": 0.25}}},
+            'nic.cc.min_dec_fac has no effect: preset = "paper" puts no bound on one decrease',
+        ),
+        (
             {"nic": {"cc": {"preset": "paper", "clamp_target": False}}},
             'nic.cc.clamp_target has no effect: preset = "paper" always sets the target to the rate before the cut',
         ),

@@ -20,6 +20,7 @@ _NS3 = {
 _PRESET: dict[str, dict[str, str]] = {
     "paper": {
         "decrease_timer": 'preset = "paper" cuts the rate at every CNP',
+        "min_dec_fac": 'preset = "paper" puts no bound on one decrease',
         "clamp_target": 'preset = "paper" always sets the target to the rate before the cut',
     },
     "connectx": {},

@@ -605,7 +605,7 @@ def test_a_setting_without_effect_is_a_warning(settings: dict[str, Any], warning
     [
         {"compat": "ns3"},
         {"switch": {"latency": "1us", "lossy": {"egress_alpha": 2}, "pfc": {"response_delay": "1ns"}}},
-        {"nic": {"cc": {"preset": "paper", "min_dec_fac": 0.25, "cnp_interval": "9us"}}},
+        {"nic": {"cc": {"preset": "paper", "cnp_interval": "9us"}}},
         {"nic": {"cc": {"decrease_timer": "9us", "clamp_target": True}, "window": "4096B"}},
         {"nic": {"cc": {"rate": "1Gbps"}, "override": [{"name": "h0", "cc": {"kind": "fixed"}}]}},
         {"workload": [SPREAD | {"pattern": "shift", "shift": 2}, WAVE | {"period": "1us", "waves": 2}]},

@@ -4,11 +4,9 @@ Owns      wire times, the ring at the receiving port, the digest of departures.
 Invariant arrivals on a link are strictly increasing, since one transmission ends before the next begins.
 Order     busy_until, then the ring's tail: a packet is visible to the receiver only when it is whole.
 """
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
                      FAULT_BUSY, FAULT_MEMORY)
-from .packet cimport packet_t
+from .packet cimport packet_t, packets_grow
 from .plan cimport plan_t
 from .state cimport engine_t, worker_t, port_t
 from .trace cimport packet_row_t, record_append
@@ -43,23 +41,6 @@ cdef inline ps_t link_wire_ps(const plan_t* plan, const port_t* port, int64_t fr
     return time_of_bytes(plan, frame_bytes, port.rate_bps)
 
 
-cdef inline bint ring_grow(engine_t* e, port_t* receiver) noexcept nogil:
-    cdef uint32_t capacity = receiver.mask + 1
-    cdef uint32_t grown = 2 * capacity if capacity > 0 else 8
-    cdef uint32_t index, position
-    cdef packet_t* buffer = <packet_t*>malloc(grown * sizeof(packet_t))
-    if buffer == NULL:
-        e.fault.code = FAULT_MEMORY
-        return False
-    for index in range(capacity):
-        position = receiver.head + index
-        memcpy(&buffer[position & (grown - 1)], &receiver.ring[position & receiver.mask], sizeof(packet_t))
-    free(receiver.ring)
-    receiver.ring = buffer
-    receiver.mask = grown - 1
-    return True
-
-
 cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int64_t frame_bytes,
                                  ps_t now, ps_t wire_ps) noexcept nogil:
     """Start a transmission: take the port until `now + wire_ps` and give the place for the packet.
@@ -74,7 +55,8 @@ cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t
         e.fault.port = port_id
         return NULL
     if unlikely(receiver.tail - receiver.head == receiver.mask + 1):
-        if not ring_grow(e, receiver):
+        if not packets_grow(&receiver.ring, &receiver.mask, receiver.head):
+            e.fault.code = FAULT_MEMORY
             return NULL
     port.busy_until_ps = now + wire_ps
     port.busy_ps += wire_ps

@@ -1,10 +1,12 @@
 """The packet: 32 bytes, held by value in rings.
 
-Owns      packet_t.
+Owns      packet_t; the growth of rings of packets.
 Invariant sizeof(packet_t) == 32 (two to a cache line; checked when the engine is made).
 Order     a copy writes the whole packet first and single fields afterwards, so that no wide load follows a narrow
           store.
 """
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT
 
 cdef struct packet_t:
@@ -22,3 +24,20 @@ cdef struct packet_t:
 
 cdef inline uint32_t packet_class(const packet_t* packet) noexcept nogil:
     return packet.flags >> CLASS_SHIFT
+
+
+cdef inline bint packets_grow(packet_t** buffer, uint32_t* mask, uint32_t head) noexcept nogil:
+    """Double a full ring (8 places at first) whose oldest packet is at `head`; False if there is no memory."""
+    cdef uint32_t capacity = mask[0] + 1
+    cdef uint32_t grown = 2 * capacity if capacity > 0 else 8
+    cdef uint32_t index, position
+    cdef packet_t* larger = <packet_t*>malloc(grown * sizeof(packet_t))
+    if larger == NULL:
+        return False
+    for index in range(capacity):
+        position = head + index
+        memcpy(&larger[position & (grown - 1)], &buffer[0][position & mask[0]], sizeof(packet_t))
+    free(buffer[0])
+    buffer[0] = larger
+    mask[0] = grown - 1
+    return True

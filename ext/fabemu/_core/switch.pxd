@@ -4,11 +4,10 @@ Owns      the egress queues of its ports.
 Invariant a port with an eligible frame has a transmit key no later than it can send.
 Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XON, ECN.
 """
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_NO_ROUTE, FAULT_MEMORY,
                      FLAG_CE, FOREVER, KIND_DATA, NONE)
-from .packet cimport packet_t, packet_class
+from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
@@ -21,23 +20,6 @@ from .wake cimport port_kick
 
 cdef extern from *:
     int ctz "__builtin_ctz"(uint32_t value) noexcept nogil
-
-
-cdef inline bint queue_grow(engine_t* e, queue_t* queue) noexcept nogil:
-    cdef uint32_t capacity = queue.mask + 1
-    cdef uint32_t grown = 2 * capacity if capacity > 0 else 8
-    cdef uint32_t index, position
-    cdef packet_t* buffer = <packet_t*>malloc(grown * sizeof(packet_t))
-    if buffer == NULL:
-        e.fault.code = FAULT_MEMORY
-        return False
-    for index in range(capacity):
-        position = queue.head + index
-        memcpy(&buffer[position & (grown - 1)], &queue.buffer[position & queue.mask], sizeof(packet_t))
-    free(queue.buffer)
-    queue.buffer = buffer
-    queue.mask = grown - 1
-    return True
 
 
 cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass, queue_t* queue,
@@ -229,7 +211,8 @@ cdef inline void queue_put(engine_t* e, queue_t* queue, port_t* egress, uint16_t
     if queue.bytes > queue.bytes_max:
         queue.bytes_max = queue.bytes
     if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not queue_grow(e, queue):
+        if not packets_grow(&queue.buffer, &queue.mask, queue.head):
+            e.fault.code = FAULT_MEMORY
             return
     place = &queue.buffer[queue.tail & queue.mask]
     memcpy(place, packet, sizeof(packet_t))

@@ -60,8 +60,22 @@ assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
 assert sizeof(port_t) == 128 and sizeof(queue_t) == 192
 
 
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    static inline void fabemu_want_large_pages(void* memory, size_t length)
+    {
+    #ifdef MADV_HUGEPAGE
+        if (length >= 2097152) (void)madvise(memory, length, MADV_HUGEPAGE);
+    #endif
+    }
+    """
+    void want_large_pages "fabemu_want_large_pages"(void* memory, size_t length) noexcept nogil
+
+
 cdef enum:
     CACHE_LINE = 64
+    LARGE_PAGE = 2097152
     WINDOW_PS_MAX = 16777216
 
 
@@ -71,8 +85,9 @@ cdef void* zeroed(size_t count, size_t size) except NULL:
     cdef size_t length = (count * size + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
     if length == 0:
         length = CACHE_LINE
-    # Ports and queues are whole cache lines.
-    if posix_memalign(&memory, CACHE_LINE, length) == 0:
+    # Ports and queues are whole cache lines; large arrays are better off in large pages.
+    if posix_memalign(&memory, CACHE_LINE if length < LARGE_PAGE else LARGE_PAGE, length) == 0:
+        want_large_pages(memory, length)
         memset(memory, 0, length)
     if memory == NULL:
         raise MemoryError(f"the engine needs {count * size} more bytes than this machine gives")
@@ -253,6 +268,7 @@ cdef class Engine:
         cdef plan_t* p = &e.plan
         cdef int64_t index, queue_count = <int64_t>p.port_count * p.class_count
         cdef int32_t node, local, klass
+        cdef int64_t least
         cdef port_t* port
         cdef queue_t* queue
         cdef switch_t* mmu
@@ -304,7 +320,14 @@ cdef class Engine:
             e.pauses[2 * index].xoff_ps = -1
             e.pauses[2 * index + 1].xoff_ps = -1
         e.switches = <switch_t*>zeroed(p.node_count - p.host_count, sizeof(switch_t))
+        e.egress_alpha_min_q16 = <int64_t*>zeroed(
+            <size_t>(p.node_count - p.host_count) * p.class_count, sizeof(int64_t))
         for node in range(p.host_count, p.node_count):
+            for klass in range(p.class_count):
+                least = FOREVER
+                for local in range(p.node_port_start[node], p.node_port_start[node + 1]):
+                    least = min(least, p.pq_egress_alpha_q16[<int64_t>local * p.class_count + klass])
+                e.egress_alpha_min_q16[(node - p.host_count) * p.class_count + klass] = least
             mmu = &e.switches[node - p.host_count]
             mmu.pool_bytes = p.switch_pool_bytes[node - p.host_count]
             mmu.latency_ps = p.switch_latency_ps[node - p.host_count]
@@ -429,6 +452,7 @@ cdef class Engine:
         free(e.port_next_ps)
         free(e.port_dirty)
         free(e.switches)
+        free(e.egress_alpha_min_q16)
         free(e.hosts)
         free(e.outboxes)
         free(e.wheel)

@@ -24,18 +24,38 @@ cdef inline bint express_applies(const engine_t* e, const worker_t* w, int32_t n
     cdef const queue_t* pg
     cdef int32_t index, klass
     cdef uint32_t classes
+    cdef uint32_t present = 0
     if not e.express or w.has_special or mmu.xoff_count > 0 or free_bytes < 0:
         return False
     for index in range(w.due_count):
         classes = w.due_classes[index]
-        if classes & ~e.plan.lossless_mask:
-            return False
+        present |= classes
         for klass in range(e.plan.class_count):
             if not (classes >> klass) & 1:
                 continue
             pg = &e.queues[<int64_t>w.due[index] * e.plan.class_count + klass]
             if pg.headroom_used_bytes > 0 or (
                     pg.shared_used_bytes + w.due_bytes[index] >= (free_bytes * pg.alpha_q16) >> 16):
+                return False
+    present &= ~e.plan.lossless_mask
+    return present == 0 or express_fits_lossy(e, w, node, present, free_bytes)
+
+
+cdef inline bint express_fits_lossy(const engine_t* e, const worker_t* w, int32_t node, uint32_t classes,
+                                    int64_t free_bytes) noexcept nogil:
+    """Whether no egress limit can be met by frames of these lossy classes, wherever they go."""
+    cdef int32_t port_id, klass
+    cdef int64_t limit_bytes
+    for klass in range(e.plan.class_count):
+        if not (classes >> klass) & 1:
+            continue
+        limit_bytes = e.egress_alpha_min_q16[(node - e.plan.host_count) * e.plan.class_count + klass]
+        limit_bytes = (free_bytes * limit_bytes) >> 16
+        if w.inbox_bytes >= limit_bytes:
+            return False
+        for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
+            if (e.ports[port_id].waiting_mask >> klass) & 1 and (
+                    e.queues[<int64_t>port_id * e.plan.class_count + klass].bytes + w.inbox_bytes >= limit_bytes):
                 return False
     return True
 
@@ -107,7 +127,8 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
         else:
             pg = &e.queues[<int64_t>(first_port + ingress.local) * e.plan.class_count + klass]
             mmu_charge(mmu, pg, packet.size)
-            pg.held[port.local] += <uint32_t>packet.size
+            if (e.plan.lossless_mask >> klass) & 1:
+                pg.held[port.local] += <uint32_t>packet.size
             e.port_dirty[port_id] = 1
             queue_put(e, queue, port, <uint16_t>ingress.local, klass, packet, arrival_ps)
             when_ps = arrival_ps + mmu.latency_ps

@@ -311,6 +311,7 @@ cdef struct engine_t:
     ps_t* port_next_ps            # no event of the port is earlier; FOREVER = it has none
     uint8_t* port_dirty           # has statistics of the open interval
     switch_t* switches
+    int64_t* egress_alpha_min_q16  # (switch, class): least over the ports
     host_t* hosts
     outbox_t* outboxes            # host ports * class_count
     int32_t host_port_count

@@ -576,6 +576,9 @@ cdef class Engine:
         # Choices of one instant may run in any order where they cannot touch each other: the port makes rows unique.
         if dtype is _PACKET:
             return rows[np.lexsort((rows["port"], rows["node"], rows["time_ps"]))]
+        if dtype is _PAUSE:
+            keys = ("start_ps", "xoff_ps", "class", "port", "node", "emit_ps")
+            return rows[np.lexsort([rows[key] for key in keys])]
         return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
 
     cdef _take_pauses(self):

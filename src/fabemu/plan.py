@@ -27,8 +27,24 @@ ROUTE_NONE, ROUTE_LOCAL, ROUTE_SET_BASE = -1, -2, -16
 """Route entries: >= 0 a port id; ROUTE_SET_BASE - s is ECMP set s."""
 
 
+VERB_WRITE, VERB_SEND, VERB_READ = 0, 1, 2
+WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT = 0, 1, 2
+
+ACTION_LINK_DOWN, ACTION_LINK_UP, ACTION_ROUTES, ACTION_LOSS, ACTION_PFC, ACTION_ECN, ACTION_MAP = range(7)
+ACTION_HEADROOM, ACTION_STORM, ACTION_RECEIVER = range(7, 10)
+"""What happens to the fabric at a given time; ``docs/MODEL.md`` says what each does with target, mask and value."""
+
+EVENT_WATCHDOG_STORM, EVENT_WATCHDOG_RESTORED, EVENT_DEADLOCK, EVENT_QP_ERROR = 16, 17, 18, 19
+"""Kinds of rows of the `events` table beside the actions themselves."""
+
+
 def _array(dtype: str):
     return field(metadata={"dtype": dtype})
+
+
+def _option(dtype: str, shape: str, fill: int = 0):
+    """An array that may be left out: ``shape`` names its length, ``fill`` is the value of every element then."""
+    return field(default=None, metadata={"dtype": dtype, "shape": shape, "fill": fill})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +164,80 @@ class Plan:
     # Vouched for by the compiler: every headroom is at least its bound, so a headroom_full drop is a broken invariant.
     lossless_guaranteed: bool = False
 
+    # Incidents and options. Left out, each array is filled with the value that turns it off.
+    # Buffers and scheduling.
+    pq_static_bytes: np.ndarray = _option("i8", "pq", NONE)  # ingress threshold instead of alpha; NONE = dynamic
+    pq_egress_static_bytes: np.ndarray = _option("i8", "pq", NONE)  # egress limit of lossy classes; NONE = dynamic
+    switch_cell_bytes: np.ndarray = _option("i4", "switch", 1)  # buffers count whole cells of this size
+    pq_quantum_bytes: np.ndarray = _option("i4", "pq")  # DWRR at switch egress; 0 = strict
+    pq_pfc_send: np.ndarray = _option("u1", "pq", 1)  # XOFF may be raised for this PG
+    pq_pfc_obey: np.ndarray = _option("u1", "pq", 1)  # a PFC frame can pause this egress queue
+    pq_ecn: np.ndarray = _option("u1", "pq", 1)  # frames that leave this queue may be marked
+    switch_class_map: np.ndarray = _option("u1", "switch*class")  # class as which a switch treats a frame
+
+    # Credits.
+    port_credit: np.ndarray = _option("u1", "port")  # the link uses credits instead of PFC; equal at both ends
+    pq_credit_bytes: np.ndarray = _option("i8", "pq")  # receive buffer of the virtual lane, a multiple of 64
+    port_credit_refresh_ps: np.ndarray = _option("i8", "port")  # of the credit frames this port sends; 0 = none
+    credit_bytes: int = 64  # credit frame
+
+    # Control actions, by time.
+    action_time_ps: np.ndarray = _option("i8", "none")  # (A,) ascending
+    action_kind: np.ndarray = _option("u1", "none")  # (A,) ACTION_*
+    action_target: np.ndarray = _option("i4", "none")  # (A,) port, or switch
+    action_mask: np.ndarray = _option("i4", "none")  # (A,) bits of classes or frame kinds; MAP: the frame's own class
+    action_value: np.ndarray = _option("i8", "none")  # (A,)
+    route_epochs: int = 1  # `route` holds this many tables, one after the other; ECMP sets are shared
+    loss_size_max: int = 0  # greatest frame size in `loss_q32`
+    loss_q32: np.ndarray = _option("u8", "none")  # (rows * (loss_size_max + 1),) loss probability x 2**32 by frame size
+
+    # Slow receivers: (P,), host ports only.
+    port_rx_xoff_bytes: np.ndarray = _option("i8", "port", FOREVER_PS)
+    port_rx_xon_bytes: np.ndarray = _option("i8", "port")
+    port_rx_buffer_bytes: np.ndarray = _option("i8", "port", FOREVER_PS)
+
+    # PFC watchdog.
+    watchdog_poll_ps: np.ndarray = _option("i8", "switch")  # 0 = no watchdog
+    watchdog_detect_ps: np.ndarray = _option("i8", "switch")
+    watchdog_restore_ps: np.ndarray = _option("i8", "switch")
+    watchdog_action: np.ndarray = _option("u1", "switch")  # WATCHDOG_*
+    port_watchdog: np.ndarray = _option("u1", "port")  # the port's queues are watched
+
+    # Deadlock checks.
+    deadlock_interval_ps: int = 0  # 0 = only when the fabric stalls and at the end of a run
+    deadlock_stop: bool = False
+
+    # Transport.
+    qp_verb: np.ndarray = _option("u1", "qp")  # VERB_*
+    read_request_bytes: int = 78
+    aeth_bytes: int = 4
+    read_outstanding_max: int = 16
+    nic_selective: np.ndarray = _option("u1", "nic")  # (K,) selective repeat instead of go-back-N
+    nic_selective_window: np.ndarray = _option("i4", "nic", 1024)  # (K,) packets
+    psn_start: int = 0  # packet number 0 is this on the wire
+
     def __post_init__(self) -> None:
         """Convert every array to its contiguous dtype and make it read-only.
 
         Raises ValueError for more than 8 classes, or more hosts than nodes.
         """
+        lengths = {
+            "none": 0,
+            "port": self.port_count,
+            "pq": self.port_count * self.class_count,
+            "switch": self.node_count - self.host_count,
+            "switch*class": (self.node_count - self.host_count) * self.class_count,
+            "qp": self.qp_count,
+            "nic": len(self.nic_cc),
+        }
+        if self.switch_class_map is None:
+            identity = np.tile(np.arange(self.class_count, dtype="u1"), self.node_count - self.host_count)
+            object.__setattr__(self, "switch_class_map", identity)
         for item in fields(self):
             dtype = item.metadata.get("dtype")
+            if dtype is not None and getattr(self, item.name) is None:
+                filled = np.full(lengths[item.metadata["shape"]], item.metadata["fill"])
+                object.__setattr__(self, item.name, filled)
             if dtype is not None:
                 array = np.array(getattr(self, item.name), dtype=dtype, order="C")
                 array.flags.writeable = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,11 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     frames, ports = scenario.frames, wiring.ports
     sampled = scenario.trace.interval != "off" and "ports" in scenario.trace.tables
     classes = scenario.classes_by_priority
+    parts: dict[str, Any] = {
+        **buffers.fields,
+        **compile_adapters(scenario, fabric),
+        **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
+    }
     plan = Plan(
         seed=scenario.seed,
         until_ps=FOREVER_PS if scenario.until is None else scenario.until,
@@ -142,9 +148,7 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         group_count=routes.group_count,
         nexthop_start=routes.nexthop_start,
         nexthop_port=routes.nexthop_port,
-        **buffers.fields,
-        **compile_adapters(scenario, fabric),
-        **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
+        **parts,
         lossless_guaranteed=buffers.lossless_guaranteed,
     )
     return Compiled(

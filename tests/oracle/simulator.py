@@ -11,9 +11,10 @@ import numpy as np
 
 from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, Plan
 from tests.oracle.device import Device, Port
-from tests.oracle.nic import Messages, Nic, Receiver, operations_of
+from tests.oracle.nic import Nic, operations_of
 from tests.oracle.packet import NUMBER_MASK, PFC, Frame
 from tests.oracle.pauses import PauseLog
+from tests.oracle.queue_pair import Messages, Receiver
 from tests.oracle.switch import Switch
 
 RUNNING, STOPPED, DRAINED = range(3)

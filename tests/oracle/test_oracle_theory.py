@@ -8,8 +8,8 @@ from fabemu.plan import CC_DCQCN_ADAPTER, CC_DCQCN_PAPER, CC_FIXED, NOTIFY_ECHO
 from tests.oracle.build import US, Cable, NicSpec, PortBuffer, SwitchSpec, TrafficClass, Work, build_plan
 from tests.oracle.dcqcn import Adapter, Paper
 from tests.oracle.hashing import hash64, mix32, mix64
-from tests.oracle.nic import unwrap
 from tests.oracle.packet import wire_ps
+from tests.oracle.queue_pair import unwrap
 from tests.oracle.simulator import Simulator, UnsupportedError, simulate
 
 GBPS = 10**9

@@ -18,8 +18,10 @@ from .dcqcn cimport cc_decrease, cc_increase, cc_restart_stages
 from .heaps cimport timed_pop, timed_push
 from .ecmp cimport ecmp_port
 from .mmu cimport mmu_wants_xoff
-from .nic cimport (SLOT_NEW, host_arrival, host_run_timers, nic_send_control, nic_send_data, operation_done,
-                   operation_post, qp_sendable)
+from .operation cimport SLOT_NEW, operation_done
+from .control cimport nic_send_control
+from .nic_send cimport host_run_timers, nic_send_data, qp_sendable
+from .nic cimport host_arrival, operation_post
 from .pfc cimport pending_push, pfc_apply, pfc_lower, pfc_raise, pfc_send
 from .stats cimport drop_record
 from .switch cimport switch_dequeue, switch_enqueue, switch_send

@@ -14,7 +14,7 @@ from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, KIND_PFC, PAUSE_END_EXPI
 from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .inbox cimport INBOX_BUCKETS
 from .link cimport time_of_bytes
-from .nic cimport frame_bytes_of
+from .nic_send cimport frame_bytes_of
 from .packet cimport packet_t
 from .pfc cimport pause_row
 from .plan cimport nic_profile_t, op_packets, plan_t

@@ -17,8 +17,9 @@ from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT
 from .check cimport check_device
 from .express cimport express_applies, express_run
 from .inbox cimport inbox_add, inbox_sort
-from .nic cimport (host_arrival, host_next_op_ps, host_run_operations, host_run_timers, host_set_op_key,
-                   host_set_timer_key, host_transmit)
+from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key
+from .nic_send cimport host_run_timers
+from .nic cimport host_arrival, host_run_operations, host_transmit
 from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
 from .stats cimport stats_area, stats_paused
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit

@@ -1,0 +1,87 @@
+"""Control frames of a host: ACKs, NAKs and CNPs that wait for their port.
+
+Owns      the control queues of a host's ports; the comparison of packet numbers on the wire.
+Invariant a control queue is a FIFO, and its frames go before the data of their class.
+Order     docs/MODEL.md 10 and 11.
+"""
+from libc.stdlib cimport free, malloc
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CLASS_SHIFT, FAULT_MEMORY, KIND_CNP,
+                     PSN_MASK)
+from .packet cimport packet_t
+from .state cimport engine_t, worker_t, port_t, control_t, control_queue_t
+from .link cimport link_begin, link_commit, link_wire_ps
+from .stats cimport stats_sent
+from .wake cimport port_kick
+
+
+cdef inline uint64_t psn_ahead(uint32_t psn, uint64_t base) noexcept nogil:
+    """How far a 24-bit number is ahead of `base`, modulo 2^24."""
+    return (<uint64_t>psn - base) & PSN_MASK
+
+
+cdef inline control_queue_t* outbox_control(engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
+    """Control queue of a class; the compatibility NIC has one for all."""
+    if unlikely(e.plan.ns3_nic):
+        klass = 0
+    return &e.outboxes[<int64_t>port_id * e.plan.class_count + klass].control
+
+
+cdef inline void control_push(engine_t* e, worker_t* w, int32_t port_id, int32_t klass,
+                              const control_t* entry) noexcept nogil:
+    cdef control_queue_t* queue = outbox_control(e, port_id, klass)
+    cdef uint64_t capacity, grown, index
+    cdef control_t* buffer
+    if unlikely(queue.tail - queue.head == queue.mask + 1):
+        capacity = queue.mask + 1
+        grown = 2 * capacity if capacity > 0 else 4
+        buffer = <control_t*>malloc(grown * sizeof(control_t))
+        if buffer == NULL:
+            e.fault.code = FAULT_MEMORY
+            return
+        for index in range(queue.head, queue.tail):
+            buffer[index & (grown - 1)] = queue.buffer[index & queue.mask]
+        free(queue.buffer)
+        queue.buffer = buffer
+        queue.mask = grown - 1
+    queue.buffer[queue.tail & queue.mask] = entry[0]
+    queue.buffer[queue.tail & queue.mask].flags |= <uint8_t>(klass << CLASS_SHIFT)
+    queue.tail += 1
+
+
+cdef inline void nic_kick(engine_t* e, worker_t* w, int32_t port_id, ps_t now) noexcept nogil:
+    cdef port_t* port = &e.ports[port_id]
+    port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
+
+
+cdef inline void host_count(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int64_t klass, int64_t size,
+                            ps_t now) noexcept nogil:
+    stats_sent(&e.queues[<int64_t>port_id * e.plan.class_count + klass], size)
+    e.port_dirty[port_id] = 1
+    port.hops += 1
+    port.sent_bytes += size
+    w.packet_hops += 1
+    w.sent += 1
+    w.sent_bytes += size
+    e.last_hop_ps = now
+
+
+cdef inline void nic_send_control(engine_t* e, worker_t* w, port_t* port, int32_t port_id,
+                                  control_queue_t* queue, ps_t now) noexcept nogil:
+    cdef const control_t* entry = &queue.buffer[queue.head & queue.mask]
+    cdef int64_t klass = entry.flags >> CLASS_SHIFT
+    cdef int64_t size = e.plan.cnp_bytes if entry.kind == KIND_CNP else e.plan.ack_bytes
+    cdef packet_t* packet = link_begin(e, w, port, port_id, size, now, link_wire_ps(&e.plan, port, size))
+    if packet == NULL:
+        return
+    packet.qp = <uint32_t>entry.qp
+    packet.psn = entry.psn
+    packet.hash = entry.hash
+    packet.dst = entry.dst
+    packet.size = <unsigned short>size
+    packet.kind = entry.kind
+    packet.flags = entry.flags
+    packet.ingress = 0
+    packet.group = entry.group
+    queue.head += 1
+    host_count(e, w, port, port_id, klass, size, now)
+    link_commit(e, w, port, port_id, packet, now)

@@ -19,6 +19,7 @@ from fabemu.plan import (
     ROUTE_NONE,
     ROUTE_SET_BASE,
     SCHEDULER_WINDOW,
+    VERB_WRITE,
     Plan,
 )
 from tests.oracle.hashing import MASK32, hash64
@@ -96,6 +97,8 @@ class NicSpec:
     rate_min_bps: int = 10**8
     min_dec_fac: float = 0.5
     clamp_target: int = 0
+    selective: int = 0
+    selective_window: int = 1024
     response_ps: int = 0  # of the ports of its hosts
 
 
@@ -120,6 +123,7 @@ class QueuePair:
     src: int
     dst: int
     class_id: int = 0
+    verb: int = VERB_WRITE
     flow_hash: int = NONE
     ack_hash: int = NONE
 
@@ -131,8 +135,8 @@ class Work:
     qps: list[QueuePair] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
 
-    def qp(self, src: int, dst: int, class_id: int = 0, **hashes: int) -> int:
-        self.qps.append(QueuePair(src, dst, class_id, **hashes))
+    def qp(self, src: int, dst: int, class_id: int = 0, verb: int = VERB_WRITE, **hashes: int) -> int:
+        self.qps.append(QueuePair(src, dst, class_id, verb, **hashes))
         return len(self.qps) - 1
 
     def add(self, operation: Operation) -> int:
@@ -393,6 +397,7 @@ def build_plan(
         "qp_class": [item.class_id for item in work.qps],
         "qp_hash": [flow_hash(qp, 0) for qp in range(len(work.qps))],
         "qp_ack_hash": [flow_hash(qp, 1) for qp in range(len(work.qps))],
+        "qp_verb": [item.verb for item in work.qps],
         "qp_op_start": qp_op_start,
         "qp_op": qp_op,
         "op_kind": [item.kind for item in operations],

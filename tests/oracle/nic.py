@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from tests.oracle.device import FOREVER_PS, Device, Port
 from tests.oracle.hashing import mix32
 from tests.oracle.ops import DONE, POSTED, Operation, Runner
-from tests.oracle.packet import CNP, DATA, Frame
-from tests.oracle.queue_pair import Receiver, Sender
+from tests.oracle.packet import CNP, DATA, READ, Frame
+from tests.oracle.queue_pair import VERB_READ, DataSource, Receiver, Sender
+from tests.oracle.read import Requester, Responder
+from tests.oracle.selective import SelectiveReceiver, SelectiveSender
 from tests.oracle.switch import ROUTE_NONE, ROUTE_SET_BASE
 
 if TYPE_CHECKING:
@@ -24,8 +26,19 @@ class Nic(Device):
         self.control: list[list[list[Frame]]] = [[[] for _ in range(simulator.class_count)] for _ in self.ports]
         self.runner = Runner(self, simulator.operations)
         qps = range(len(plan.qp_src))
-        self.senders = {qp: Sender(self, qp) for qp in qps if plan.qp_src[qp] == node}
-        self.receivers = {qp: Receiver(self, qp) for qp in qps if plan.qp_dst[qp] == node}
+        is_read = [verb == VERB_READ for verb in plan.qp_verb]
+        is_selective = plan.nic_selective[plan.host_nic[node]]
+        sender, receiver = (SelectiveSender, SelectiveReceiver) if is_selective else (Sender, Receiver)
+        own = [qp for qp in qps if plan.qp_src[qp] == node]
+        other = [qp for qp in qps if plan.qp_dst[qp] == node]
+        # By QP: this host's ends that send data, that wait for an answer, and that take data in.
+        self.senders = {qp: sender(self, qp) for qp in own if not is_read[qp]}
+        self.receivers = {qp: receiver(self, qp) for qp in other if not is_read[qp]}
+        self.requesters = {qp: Requester(self, qp) for qp in own if is_read[qp]}
+        self.responders = {qp: Responder(self, qp) for qp in other if is_read[qp]}
+        self.sources: dict[int, DataSource] = {**self.senders, **self.responders}
+        self.sinks: dict[int, Receiver | Requester] = {**self.receivers, **self.requesters}
+        self.connections: dict[int, Sender | Requester] = {**self.senders, **self.requesters}
 
     def route(self, destination: int, flow_hash: int) -> Port:
         plan = self.plan
@@ -42,31 +55,33 @@ class Nic(Device):
         return self.ports[port_id - self.ports[0].id]
 
     def post_send(self, op_id: int, now: int) -> None:
-        self.senders[self.plan.op_qp[op_id]].posted(now)
+        self.connections[self.plan.op_qp[op_id]].posted(now)
 
     def receive(self, port: Port, frame: Frame, now: int) -> None:
         assert frame.destination == self.node, "a frame reached the wrong host"
         self.simulator.delivered[frame.kind] += 1
         if frame.kind == DATA:
-            self.receivers[frame.qp].receive(frame, now)
+            self.sinks[frame.qp].receive(frame, now)
         elif frame.kind == CNP:
-            self.senders[frame.qp].congestion(now)
+            self.sources[frame.qp].congestion(now)
+        elif frame.kind == READ:
+            self.responders[frame.qp].requested(frame, now)
         else:
             self.senders[frame.qp].acknowledged(frame, now)
 
     def run_timers(self, now: int) -> None:
-        for sender in self.senders.values():
-            if sender.deadline_ps == now:
-                sender.timeout(now)
+        for _, connection in sorted(self.connections.items()):
+            if connection.deadline_ps == now:
+                connection.timeout(now)
 
     def run_operations(self, now: int) -> None:
         self.runner.run(now)
 
-    def best(self, port: Port, class_id: int) -> Sender | None:
+    def best(self, port: Port, class_id: int) -> DataSource | None:
         """The QP of this port and class that is sendable for longest."""
         senders = [
             sender
-            for sender in self.senders.values()
+            for sender in self.sources.values()
             if sender.port is port and sender.class_id == class_id and sender.ready_ps is not None
         ]
         return min(senders, key=lambda sender: (sender.ready_ps, sender.id), default=None)
@@ -107,12 +122,14 @@ class Nic(Device):
         return min(starts, default=FOREVER_PS)
 
     def next_timer(self) -> int:
-        times = [sender.deadline_ps for sender in self.senders.values() if sender.deadline_ps is not None]
+        times = [end.deadline_ps for end in self.connections.values() if end.deadline_ps is not None]
         due = self.runner.next_due()
         return min(times + ([] if due is None else [due]), default=FOREVER_PS)
 
     def verify(self) -> None:
         """Ends of every QP agree on what can be outstanding (MODEL 14)."""
+        for requester in self.requesters.values():
+            requester.verify()
         for sender in self.senders.values():
             receiver = self.simulator.receiver(sender.id)
             assert sender.una <= receiver.expected <= sender.max

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-DATA, ACK, NAK, CNP, PFC = range(5)
+DATA, ACK, NAK, CNP, PFC, READ, CREDIT = range(7)
 CE, FIRST, LAST, ECHO = 1, 2, 4, 8
 NUMBER_MASK = 2**24 - 1
 
@@ -23,6 +23,8 @@ class Frame:
     flags: int = 0
     destination: int = -1  # host
     flow_hash: int = 0
+    count: int = 0  # of a READ request: packets that are asked for
+    sack: int = 0  # of a NAK of selective repeat: 24-bit number of the packet that came
     birth: int = -1  # order of first transmission over the whole run, to see overtaking
 
 
@@ -39,14 +41,30 @@ def wire_ps(plan: SimpleNamespace, frame_bytes: int, rate_bps: int) -> int:
     return ceil_div(size * 8 * 10**12, rate_bps)
 
 
-def data_bytes(plan: SimpleNamespace, payload: int, is_first: bool) -> int:
+def data_bytes(plan: SimpleNamespace, payload: int, extension_bytes: int) -> int:
     padded = ceil_div(payload, plan.pad_bytes) * plan.pad_bytes
-    return max(plan.frame_min_bytes, padded + plan.header_bytes + (plan.reth_bytes if is_first else 0))
+    return max(plan.frame_min_bytes, padded + plan.header_bytes + extension_bytes)
 
 
 def control_bytes(plan: SimpleNamespace, kind: int) -> int:
-    size = {ACK: plan.ack_bytes, NAK: plan.ack_bytes, CNP: plan.cnp_bytes, PFC: plan.pfc_bytes}[kind]
+    size = {
+        ACK: plan.ack_bytes,
+        NAK: plan.ack_bytes,
+        CNP: plan.cnp_bytes,
+        PFC: plan.pfc_bytes,
+        READ: plan.read_request_bytes,
+    }[kind]
     return max(plan.frame_min_bytes, size)
+
+
+def wire_number(plan: SimpleNamespace, number: int) -> int:
+    """The packet number as the frame carries it."""
+    return (number + plan.psn_start) & NUMBER_MASK
+
+
+def unwrap(plan: SimpleNamespace, wire: int, near: int) -> int:
+    """The packet number nearest to `near` that a frame carries as `wire`."""
+    return near + (wire - plan.psn_start - near + 2**23) % 2**24 - 2**23
 
 
 def packet_count(plan: SimpleNamespace, message_bytes: int) -> int:

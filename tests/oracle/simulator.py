@@ -38,12 +38,14 @@ class OracleResult:
 
     `packets` (time_ps, port, kind, flags, class, qp, psn, frame_bytes), sorted by (time, port);
     `pauses` in the column order of :meth:`tests.oracle.pauses.Pause.row`, sorted;
-    `drops` (time_ps, node, ingress_port, egress_port, class, cause, kind, qp, psn, frame_bytes), sorted.
+    `drops` (time_ps, node, ingress_port, egress_port, class, cause, kind, qp, psn, frame_bytes), sorted;
+    `events` (time_ps, kind, node, port, class, qp, value, group), in order of time.
     """
 
     packets: list[tuple[int, ...]]
     pauses: list[tuple[int, ...]]
     drops: list[tuple[int, ...]]
+    events: list[tuple[int, ...]]
     ops: dict[str, list[int]]
     marks: list[int]
     drained: bool
@@ -76,10 +78,11 @@ class Simulator:
         self.heap: list[tuple[int, int]] = []
         self.births = 0
         self.counts: Counter[str] = Counter()  # how often the rarer things happened
-        self.delivered = [0] * 5
+        self.delivered = [0] * 7
         self.pfc_in_flight = 0
         self.packets: list[tuple[int, ...]] = []
         self.drops: list[tuple[int, ...]] = []
+        self.events: list[tuple[int, ...]] = []
         self.marks = [0] * plan.port_count
         self.pauses = PauseLog(self)
         self.operations = operations_of(self.plan)
@@ -131,6 +134,11 @@ class Simulator:
         number = frame.number & NUMBER_MASK
         row = (now, node, ingress, egress, frame.class_id, cause, frame.kind, frame.qp, number, frame.frame_bytes)
         self.drops.append(row)
+
+    def record_event(self, now: int, kind: int, **columns: int) -> None:
+        """A row of the `events` table; a column that is left out has nothing to say."""
+        names = ("node", "port", "class_id", "qp", "value", "group")
+        self.events.append((now, kind, *(columns.get(name, -1) for name in names)))
 
     def run(self) -> OracleResult:
         """Run to the end of the plan or until nothing is left to happen."""
@@ -184,6 +192,7 @@ class Simulator:
             packets=sorted(self.packets, key=lambda row: row[:2]),
             pauses=self.pauses.finish(end_ps),
             drops=sorted(self.drops),
+            events=self.events,
             ops={name: [getattr(operation, name) for operation in self.operations] for name in names},
             marks=self.marks,
             drained=drained,

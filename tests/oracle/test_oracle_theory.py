@@ -8,8 +8,7 @@ from fabemu.plan import CC_DCQCN_ADAPTER, CC_DCQCN_PAPER, CC_FIXED, NOTIFY_ECHO
 from tests.oracle.build import US, Cable, NicSpec, PortBuffer, SwitchSpec, TrafficClass, Work, build_plan
 from tests.oracle.dcqcn import Adapter, Paper
 from tests.oracle.hashing import hash64, mix32, mix64
-from tests.oracle.packet import wire_ps
-from tests.oracle.queue_pair import unwrap
+from tests.oracle.packet import unwrap, wire_number, wire_ps
 from tests.oracle.simulator import Simulator, UnsupportedError, simulate
 
 GBPS = 10**9
@@ -47,10 +46,14 @@ def test_wire_time_rounds_up_and_truncates_on_request() -> None:
 
 
 def test_packet_numbers_unwrap_around_24_bits() -> None:
-    assert unwrap(0, 2**24 - 1) == 2**24
-    assert unwrap(2**24 - 1, 2**24) == 2**24 - 1
-    assert unwrap(5, 3) == 5
-    assert unwrap(2**24 - 1, 0) == -1
+    plan = Simulator(star(2, Work())).plan
+    assert unwrap(plan, 0, 2**24 - 1) == 2**24
+    assert unwrap(plan, 2**24 - 1, 2**24) == 2**24 - 1
+    assert unwrap(plan, 5, 3) == 5
+    assert unwrap(plan, 2**24 - 1, 0) == -1
+    plan.psn_start = 2**24 - 2
+    assert [wire_number(plan, number) for number in range(4)] == [2**24 - 2, 2**24 - 1, 0, 1]
+    assert all(unwrap(plan, wire_number(plan, number), number + 9) == number for number in range(4))
 
 
 def test_one_packet_by_hand() -> None:

@@ -2,27 +2,27 @@
 
 from hypothesis import given
 
-from fabemu.plan import Plan
+from fabemu.plan import VERB_READ, Plan
 from tests.oracle.simulator import simulate, simulate_bounded
-from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
+from tests.property.strategies import FEATURES, PACKET_LIMIT, example_settings, plans, tag
 
 
 @example_settings(0.5)
-@given(plans())
+@given(plans(FEATURES))
 def test_invariants_hold_on_random_plans(plan: Plan) -> None:
     _, result = simulate_bounded(plan, PACKET_LIMIT)
     tag(result)
     assert all(row[4] >= row[2] and row[4] >= row[0] for row in result.pauses), "a pause ends before it starts"
     ops = result.ops
-    for posted, sent, delivered, done, status in zip(
-        ops["posted_ps"], ops["first_sent_ps"], ops["delivered_ps"], ops["done_ps"], ops["status"], strict=True
-    ):
+    columns = [ops[name] for name in ("posted_ps", "first_sent_ps", "delivered_ps", "done_ps", "status")]
+    for qp, (posted, sent, delivered, done, status) in zip(plan.op_qp, zip(*columns, strict=True), strict=True):
         if status == 2 and sent >= 0:
-            assert posted <= sent < delivered < done
+            assert posted <= sent < delivered
+            assert (delivered == done) if plan.qp_verb[qp] == VERB_READ else (delivered < done)
 
 
 @example_settings(0.1)
-@given(plans())
+@given(plans(FEATURES))
 def test_the_same_plan_gives_the_same_run(plan: Plan) -> None:
     plan, first = simulate_bounded(plan, PACKET_LIMIT // 4)
     assert simulate(plan) == first

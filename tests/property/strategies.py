@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 
-from fabemu.plan import CC_DCQCN_ADAPTER, CC_DCQCN_PAPER, CC_FIXED, CC_NONE, FOREVER_PS, NOTIFY_CNP, NOTIFY_ECHO, Plan
+from fabemu.plan import (
+    CC_DCQCN_ADAPTER,
+    CC_DCQCN_PAPER,
+    CC_FIXED,
+    CC_NONE,
+    FOREVER_PS,
+    NOTIFY_CNP,
+    NOTIFY_ECHO,
+    VERB_READ,
+    VERB_SEND,
+    VERB_WRITE,
+    Plan,
+)
 from tests.oracle.build import (
     Cable,
     NicSpec,
@@ -19,9 +32,14 @@ from tests.oracle.build import (
     Work,
     build_plan,
 )
+from tests.oracle.packet import READ
 from tests.oracle.simulator import OracleResult
 
 EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "300"))
+FEATURES = frozenset({"verbs", "selective", "psn-start"})
+"""Incidents and options that plans can be drawn with."""
+IN_CORE = frozenset(os.environ.get("FABEMU_FEATURES", "").split(",")) & FEATURES
+"""Those that the core has; FABEMU_FEATURES is a list of more to try."""
 PACKET_LIMIT = 6_000
 """Transmissions of one example; a run with more is cut at that instant."""
 
@@ -177,9 +195,16 @@ def nics(draw: st.DrawFn, unit: int, rate_bps: int, frame_max: int) -> NicSpec:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, pairs: list[tuple[int, int]], class_count: int, mtu: int, unit: int) -> Work:
+def workloads(
+    draw: st.DrawFn, pairs: list[tuple[int, int]], class_count: int, mtu: int, unit: int, features: frozenset[str]
+) -> Work:
     """Sends on own and shared QPs, with calcs, receives and dependencies among them."""
     work = Work()
+    verbs = [VERB_WRITE]
+    if "verbs" in features:
+        verbs = draw(
+            st.sampled_from([[VERB_WRITE], [VERB_WRITE], [VERB_READ], [VERB_WRITE, VERB_SEND, VERB_READ, VERB_READ]])
+        )
     budget = draw(st.sampled_from([20, 150, 300, 500]))  # packets of all messages together
     starts = st.sampled_from([0, 0, 0, 0, 1, unit, 7 * unit, 40 * unit])
     incast = draw(st.sampled_from([None, pairs[0][1]]))
@@ -189,7 +214,8 @@ def workloads(draw: st.DrawFn, pairs: list[tuple[int, int]], class_count: int, m
         if work.qps and draw(st.sampled_from([False, False, True])):
             qp = draw(st.integers(0, len(work.qps) - 1))
         else:
-            qp = work.qp(*draw(st.sampled_from(pairs)), draw(st.integers(0, class_count - 1)))
+            verb = draw(st.sampled_from(verbs)) if len(verbs) > 1 else verbs[0]
+            qp = work.qp(*draw(st.sampled_from(pairs)), draw(st.integers(0, class_count - 1)), verb)
         largest = min(budget, 200_000 // mtu)
         whole = min(largest, draw(st.sampled_from([0, 1, 2, 5, 17, 40, 40, 80, 80, 199])))
         size = max(0, whole * mtu + draw(st.sampled_from([0, 0, 1, -1, mtu // 2])))
@@ -204,7 +230,7 @@ def workloads(draw: st.DrawFn, pairs: list[tuple[int, int]], class_count: int, m
         if draw(st.sampled_from([False, False, False, True])):
             work.calc(source, draw(st.sampled_from([0, 0, 1, unit, 20 * unit])), draw(starts), earlier(source))
         send = work.send(qp, size, draw(starts), earlier(source))
-        if draw(st.sampled_from([False, False, True])):
+        if work.qps[qp].verb != VERB_READ and draw(st.sampled_from([False, False, True])):
             receiver = work.qps[qp].dst
             recv = work.recv(send, draw(starts), earlier(receiver))
             if draw(st.booleans()):
@@ -213,8 +239,8 @@ def workloads(draw: st.DrawFn, pairs: list[tuple[int, int]], class_count: int, m
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """A whole plan."""
+def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
+    """A whole plan, with some of the incidents and options among `features`."""
     kind, hosts, switch_count, node_pairs = draw(fabrics())
     wires = draw(cables(node_pairs))
     wiring = Wiring(hosts, switch_count, wires)
@@ -234,6 +260,9 @@ def plans(draw: st.DrawFn) -> Plan:
     if switch_count > 1 and draw(st.sampled_from([False, False, True])):
         specs[0] = draw(switches(mtu, unit, class_count))
     profiles = [draw(nics(unit, rate, frame_max)) for _ in range(draw(st.integers(1, 2)))]
+    if "selective" in features and draw(st.booleans()):
+        window = draw(st.sampled_from([1, 2, 7, 64, 1024]))
+        profiles = [replace(profile, selective=1, selective_window=window) for profile in profiles]
     switch_ports = [port for port, node in enumerate(wiring.port_node) if node >= hosts]
     overrides = {}
     if switch_ports and draw(st.sampled_from([False, False, True])):
@@ -248,7 +277,9 @@ def plans(draw: st.DrawFn) -> Plan:
     # Whole truncated nanoseconds need frames that last one.
     if all(cable.rate_bps <= 400 * GBPS for cable in wires) and draw(st.sampled_from([False] * 7 + [True])):
         extra["truncate_ns"] = True
-    work = draw(workloads(pairs, class_count, mtu, unit)) if pairs else Work()
+    if "psn-start" in features:
+        extra["psn_start"] = draw(st.sampled_from([0, 12_345, 2**24 - 1, 2**24 - 20]))
+    work = draw(workloads(pairs, class_count, mtu, unit, features)) if pairs else Work()
     event("fabric " + kind)
     return build_plan(
         hosts,
@@ -293,6 +324,11 @@ def tag(result: OracleResult) -> None:
         "refresh": counts["refreshes"] > 0,
         "mark": sum(result.marks) > 0,
         "timeout": counts["timeouts"] > 0,
+        "read request": any(row[2] == READ for row in result.packets),
+        "read request again": any(row[2] == READ and row[3] for row in result.packets),
+        "reads held back": counts["reads_held_back"] > 0,
+        "revived responder": counts["revived_responders"] > 0,
+        "recovery of selective repeat": counts["recoveries"] > 0,
         "QP failure": counts["failed_qps"] > 0,
         "tied arrivals": counts["tied_arrivals"] > 0,
         "merged answers": counts["merged_answers"] > 0,

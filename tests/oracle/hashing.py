@@ -4,6 +4,7 @@ MASK64 = 2**64 - 1
 MASK32 = 2**32 - 1
 STREAM_TIE = 1
 STREAM_ECN = 2
+STREAM_LOSS = 5
 
 
 def mix64(value: int) -> int:

@@ -44,6 +44,7 @@ class Nic(Device):
         plan = self.plan
         if len(self.ports) == 1:
             return self.ports[0]
+        # By the first tables for ever: a QP belongs to one port.
         entry = plan.route[plan.node_route_row[self.node] * plan.group_count + plan.host_group[destination]]
         assert entry != ROUTE_NONE
         if entry >= 0:
@@ -68,8 +69,9 @@ class Nic(Device):
             self.responders[frame.qp].requested(frame, now)
         else:
             self.senders[frame.qp].acknowledged(frame, now)
+        self.free_credits(port, frame)
 
-    def run_timers(self, now: int) -> None:
+    def run_own_timers(self, now: int) -> None:
         for _, connection in sorted(self.connections.items()):
             if connection.deadline_ps == now:
                 connection.timeout(now)
@@ -86,42 +88,48 @@ class Nic(Device):
         ]
         return min(senders, key=lambda sender: (sender.ready_ps, sender.id), default=None)
 
+    def candidate(self, port: Port, class_id: int) -> tuple[int, int] | None:
+        """(ready at, frame bytes) of what a class would send first."""
+        control = self.control[port.index][class_id]
+        if control:
+            return 0, control[0].frame_bytes
+        sender = self.best(port, class_id)
+        if sender is None:
+            return None
+        assert sender.ready_ps is not None
+        return sender.ready_ps, sender.next_bytes()
+
     def sendable_class(self, port: Port, now: int) -> int | None:
-        for class_id, control in enumerate(self.control[port.index]):
-            if port.is_paused(class_id, now):
+        for class_id in range(self.simulator.class_count):
+            candidate = self.candidate(port, class_id)
+            if candidate is None or candidate[0] > now or port.is_paused(class_id, now):
                 continue
-            sender = self.best(port, class_id)
-            if control or (sender is not None and sender.ready_ps is not None and sender.ready_ps <= now):
+            if port.can_send(class_id, candidate[1]):
                 return class_id
         return None
 
-    def has_something(self, port: Port, now: int) -> bool:
-        return self.sendable_class(port, now) is not None
-
-    def choose(self, port: Port, now: int) -> None:
-        class_id = self.sendable_class(port, now)
-        assert class_id is not None
+    def send_frame(self, port: Port, class_id: int, now: int) -> None:
         if self.control[port.index][class_id]:
             port.transmit(self.control[port.index][class_id].pop(0), now)
             return
         sender = self.best(port, class_id)
         assert sender is not None and sender.ready_ps is not None
-        first = max(port.busy_until_ps, port.pause_until_ps[class_id], sender.ready_ps)
+        first = max(port.allowed_since(class_id), sender.ready_ps)
         assert now == first, "an idle link beside a sendable QP"
         port.transmit(sender.send(now), now)
 
-    def next_start(self, port: Port) -> int:
+    def next_frame(self, port: Port) -> int:
         starts = []
-        for class_id, control in enumerate(self.control[port.index]):
-            ready = 0 if control else None
-            sender = self.best(port, class_id)
-            if ready is None and sender is not None:
-                ready = sender.ready_ps
-            if ready is not None:
-                starts.append(max(port.busy_until_ps, port.pause_until_ps[class_id], ready))
+        for class_id in range(self.simulator.class_count):
+            candidate = self.candidate(port, class_id)
+            if candidate is not None and port.can_send(class_id, candidate[1]):
+                starts.append(max(port.busy_until_ps, port.pause_until_ps[class_id], candidate[0]))
         return min(starts, default=FOREVER_PS)
 
-    def next_timer(self) -> int:
+    def held_blocks(self, port: Port) -> list[int]:
+        return [0] * self.simulator.class_count
+
+    def next_own_timer(self) -> int:
         times = [end.deadline_ps for end in self.connections.values() if end.deadline_ps is not None]
         due = self.runner.next_due()
         return min(times + ([] if due is None else [due]), default=FOREVER_PS)
@@ -139,6 +147,7 @@ class Nic(Device):
                 assert operation.status != DONE or operation.delivered_ps >= 0
                 if operation.status == POSTED and not sender.failed:
                     assert sender.una < message.end
+        self.verify_links()
 
 
 def operations_of(plan) -> list[Operation]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 DATA, ACK, NAK, CNP, PFC, READ, CREDIT = range(7)
+LINK_FRAMES = (PFC, CREDIT)
+"""Kinds that live on one link: never buffered, paused, marked or counted as packets."""
 CE, FIRST, LAST, ECHO = 1, 2, 4, 8
 NUMBER_MASK = 2**24 - 1
 
@@ -26,6 +28,8 @@ class Frame:
     count: int = 0  # of a READ request: packets that are asked for
     sack: int = 0  # of a NAK of selective repeat: 24-bit number of the packet that came
     birth: int = -1  # order of first transmission over the whole run, to see overtaking
+    corrupt: bool = False  # lost on the link it is on
+    totals: tuple[int, ...] = ()  # of a credit frame: freed blocks of every class
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -53,6 +57,7 @@ def control_bytes(plan: SimpleNamespace, kind: int) -> int:
         CNP: plan.cnp_bytes,
         PFC: plan.pfc_bytes,
         READ: plan.read_request_bytes,
+        CREDIT: plan.credit_bytes,
     }[kind]
     return max(plan.frame_min_bytes, size)
 

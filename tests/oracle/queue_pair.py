@@ -131,6 +131,11 @@ class DataSource:
         elif self.ready_ps is None:
             self.ready_ps = max(self.next_send_ps, now)
 
+    def next_bytes(self) -> int:
+        number = self.next_number()
+        assert number is not None
+        return self.messages.frame(number).frame_bytes
+
     def send(self, now: int) -> Frame:
         number = self.next_number()
         assert number is not None

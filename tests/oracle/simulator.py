@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, Plan
+from tests.oracle.actions import Actions, may_overtake
 from tests.oracle.device import Device, Port
 from tests.oracle.nic import Nic, operations_of
-from tests.oracle.packet import NUMBER_MASK, PFC, Frame
+from tests.oracle.packet import CREDIT, LINK_FRAMES, NUMBER_MASK, PFC, Frame
 from tests.oracle.pauses import PauseLog
 from tests.oracle.queue_pair import Messages, Receiver
 from tests.oracle.switch import Switch
@@ -79,7 +80,9 @@ class Simulator:
         self.births = 0
         self.counts: Counter[str] = Counter()  # how often the rarer things happened
         self.delivered = [0] * 7
-        self.pfc_in_flight = 0
+        self.link_frames_in_flight = 0
+        self.route_base = 0  # where the tables of the present epoch begin
+        self.may_overtake = may_overtake(self.plan)
         self.packets: list[tuple[int, ...]] = []
         self.drops: list[tuple[int, ...]] = []
         self.events: list[tuple[int, ...]] = []
@@ -91,6 +94,7 @@ class Simulator:
             Nic(self, node) if node < plan.host_count else Switch(self, node) for node in range(plan.node_count)
         ]
         self.ports: list[Port] = [port for device in self.devices for port in device.ports]
+        self.actions = Actions(self)
         self.next_event = [FOREVER_PS] * plan.node_count
         for device in self.devices:
             self.wake(device.node, device.next_event())
@@ -114,10 +118,10 @@ class Simulator:
         node = self.plan.port_node[peer.id]
         device = self.devices[node]
         assert at > now, "an effect does not come after its cause"
-        if frame.kind == PFC:
-            at += peer.response_ps
-            device.effects.setdefault(at, []).append((peer, frame.number, port.pause_ps))
-            self.pfc_in_flight += 1
+        if frame.kind in LINK_FRAMES and not frame.corrupt:
+            at += peer.response_ps if frame.kind == PFC else 0
+            device.effects.setdefault(at, []).append((peer, frame))
+            self.link_frames_in_flight += 1
         else:
             device.arrivals.setdefault(at, []).append((peer, frame))
         if at < self.next_event[node]:
@@ -126,7 +130,7 @@ class Simulator:
     def record_packet(self, now: int, port_id: int, frame: Frame) -> None:
         row = (now, port_id, frame.kind, frame.flags, frame.class_id, frame.qp, frame.number, frame.frame_bytes)
         self.packets.append(row)
-        self.counts["pfc_frames" if frame.kind == PFC else "packet_hops"] += 1
+        self.counts[{PFC: "pfc_frames", CREDIT: "credit_frames"}.get(frame.kind, "packet_hops")] += 1
         if len(self.packets) > self.packet_limit:
             raise PacketLimitError(now)
 
@@ -143,8 +147,19 @@ class Simulator:
     def run(self) -> OracleResult:
         """Run to the end of the plan or until nothing is left to happen."""
         steps = 0
-        while self.heap and self.heap[0][0] < self.plan.until_ps:
-            at, node = heapq.heappop(self.heap)
+        while True:
+            at = min(self.heap[0][0] if self.heap else FOREVER_PS, self.actions.next_time())
+            if at >= self.plan.until_ps or at >= FOREVER_PS:
+                break
+            if self.actions.next_time() == at:
+                # Before any event of this instant.
+                self.now = at
+                self.actions.perform(at)
+                for device in self.devices:
+                    self.wake(device.node, device.next_event())
+                    device.verify()
+                continue
+            _, node = heapq.heappop(self.heap)
             if self.next_event[node] != at:
                 continue
             assert at >= self.now, "time ran back"
@@ -157,7 +172,7 @@ class Simulator:
             steps += 1
             if self.verify_every and steps % self.verify_every == 0:
                 device.verify()
-        drained = min(self.next_event, default=FOREVER_PS) >= FOREVER_PS
+        drained = min([*self.next_event, self.actions.next_time()]) >= FOREVER_PS
         end_ps = self.now if drained else self.plan.until_ps
         self.verify(drained)
         return self.result(drained, end_ps)
@@ -166,24 +181,27 @@ class Simulator:
         """The invariants of MODEL 14 over the whole fabric."""
         for device in self.devices:
             device.verify()
-        flying = sum(len(frames) for device in self.devices for frames in device.arrivals.values())
-        waiting = 0
-        for device in self.devices:
-            if isinstance(device, Switch):
-                waiting += sum(len(queue.frames) for queues in device.queues for queue in queues)
-        assert self.births == sum(self.delivered) + len(self.drops) + flying + waiting, "packets are not conserved"
-        standing = sum(
-            group.is_xoff
+        flying = sum(
+            frame.kind not in LINK_FRAMES
             for device in self.devices
-            if isinstance(device, Switch)
-            for groups in device.groups
-            for group in groups
+            for arrivals in device.arrivals.values()
+            for _, frame in arrivals
         )
-        assert standing == len(self.pauses.standing)
+        switches = [device for device in self.devices if isinstance(device, Switch)]
+        waiting = sum(len(queue.frames) for switch in switches for queues in switch.queues for queue in queues)
+        dropped = sum(row[6] not in LINK_FRAMES for row in self.drops)
+        assert self.births == sum(self.delivered) + dropped + flying + waiting, "packets are not conserved"
+        assert sum(sum(port.pfc.xoff) for port in self.ports) == len(self.pauses.standing)
         if drained:
-            assert flying == 0 and self.pfc_in_flight == 0
-            if not standing and not any(FOREVER_PS in port.pause_until_ps for port in self.ports):
-                assert waiting == 0, "frames wait for ever"
+            assert flying == 0 and self.link_frames_in_flight == 0
+            for switch in switches:
+                for port, queues in zip(switch.ports, switch.queues, strict=True):
+                    for class_id, queue in enumerate(queues):
+                        if queue.frames:
+                            for_ever = port.is_paused(class_id, FOREVER_PS - 1)
+                            assert for_ever or not port.can_send(class_id, queue.head_bytes()), (
+                                "frames wait for nothing"
+                            )
 
     def result(self, drained: bool, end_ps: int) -> OracleResult:
         names = ("posted_ps", "first_sent_ps", "delivered_ps", "done_ps", "status")

@@ -9,6 +9,7 @@ from tests.oracle.build import US, Cable, NicSpec, PortBuffer, SwitchSpec, Traff
 from tests.oracle.dcqcn import Adapter, Paper
 from tests.oracle.hashing import hash64, mix32, mix64
 from tests.oracle.packet import unwrap, wire_number, wire_ps
+from tests.oracle.pauses import CROSSED_DYNAMIC
 from tests.oracle.simulator import Simulator, UnsupportedError, simulate
 
 GBPS = 10**9
@@ -187,7 +188,8 @@ def test_pfc_pause_by_hand() -> None:
     # PFC frames leave in the same instant: 84 B = 6.72 ns, and 1 us of cable.
     standing = next(row for row in result.pauses if row[5] == stays)
     xon = first + 335_520
-    assert standing == (first, first, first + 6_720 + US, xon, xon + 6_720 + US, stays, 0, 0, 4174, 0, standing[10], 5)
+    reason = (4174, 0, standing[10], 5, CROSSED_DYNAMIC, -1)
+    assert standing == (first, first, first + 6_720 + US, xon, xon + 6_720 + US, stays, 0, 0, *reason)
     assert (xon, stays, PFC, 0, 0, -1, 0, 64) in result.packets
     # The other was cleared at once; whether its XOFF was still written depends on the order of the three ports.
     other = next(row for row in result.pauses if row[5] == left)

@@ -29,7 +29,10 @@ COLUMNS = {
         "headroom_bytes",
         "threshold_bytes",
         "egress_port",
+        "crossed",
+        "parent_port",
     ),
+    "events": ("time_ps", "kind", "node", "port", "class", "qp", "value", "group"),
     "drops": (
         "time_ps",
         "node",
@@ -65,6 +68,7 @@ class CoreResult:
     digest: str
     state: int
     verdicts: list[tuple[str, bool, str]]
+    columns: dict[str, tuple[str, ...]]
 
 
 def run_core(
@@ -101,14 +105,21 @@ def run_core(
     engine.finish()
     parts.append(engine.drain())
     tables = {}
-    for name, columns in COLUMNS.items():
+    present = {}
+    for name, wanted in COLUMNS.items():
+        made = parts[-1][name].dtype.names if name in parts[-1] else ()
+        columns = present[name] = tuple(column for column in wanted if column in made)
         rows = [tuple(int(row[column]) for column in columns) for part in parts for row in part.get(name, ())]
         if name != "pauses":
             times = [row[0] for row in rows]
             assert times == sorted(times), f"{name} are not in the order of time"
-        tables[name] = sorted(rows, key=lambda row: row[:2]) if name == "packets" else sorted(rows)
+        if name == "packets":
+            rows.sort(key=lambda row: row[:2])
+        elif name != "events":
+            rows.sort()
+        tables[name] = rows
     ops = {name: column.tolist() for name, column in engine.ops().items()}
-    return CoreResult(tables, ops, engine.digest, state, engine.verify())
+    return CoreResult(tables, ops, engine.digest, state, engine.verify(), present)
 
 
 def first_difference(name: str, oracle: list, core: list, context: int = 4) -> str | None:
@@ -128,9 +139,11 @@ def first_difference(name: str, oracle: list, core: list, context: int = 4) -> s
 
 def differences(oracle: OracleResult, core: CoreResult) -> list[str]:
     """Every table's first difference."""
-    found = [
-        first_difference(name, getattr(oracle, name), core.tables[name]) for name in ("packets", "drops", "pauses")
-    ]
+    found = []
+    for name, wanted in COLUMNS.items():
+        places = [wanted.index(column) for column in core.columns[name]]
+        rows = [tuple(row[place] for place in places) for row in getattr(oracle, name)] if places else []
+        found.append(first_difference(name, rows, core.tables[name]))
     for name in OPERATION_COLUMNS:
         found.append(first_difference("ops " + name, oracle.ops[name], core.ops[name]))
     return [text for text in found if text is not None]

@@ -211,6 +211,8 @@ class Recorder:
             "headroom_bytes": rows["headroom_bytes"],
             "threshold_bytes": rows["threshold_bytes"],
             "egress_port": rows["egress_port"],
+            "crossed": rows["crossed"],
+            "parent_port": rows["parent_port"],
         }
 
     def _drops(self, rows: np.ndarray) -> dict[str, np.ndarray]:

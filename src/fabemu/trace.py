@@ -28,13 +28,15 @@ NONE = -1
 
 PAUSE_ENDS = ("xon", "expiry", "run_end")
 DROP_CAUSES = ("headroom_full", "shared_full", "egress_full", "no_route")
-PACKET_KINDS = ("data", "ack", "nak", "cnp", "pfc")
+PACKET_KINDS = ("data", "ack", "nak", "cnp", "pfc", "read", "credit")
+XOFF_CAUSES = ("headroom", "dynamic_threshold", "static_threshold", "storm", "receiver")
 FLOW_STATUSES = ("done", "failed", "unfinished", "not_run")
 
 ENUMS: dict[str, tuple[str, ...]] = {
     "pause_end": PAUSE_ENDS,
     "drop_cause": DROP_CAUSES,
     "packet_kind": PACKET_KINDS,
+    "xoff_cause": XOFF_CAUSES,
     "flow_status": FLOW_STATUSES,
 }
 
@@ -165,8 +167,22 @@ TABLES: dict[str, TableFormat] = {
                 Column("end", "pause_end", "name", "How it ended: xon, expiry (the pause time ran out), or run_end"),
                 Column("ingress_bytes", "int64", "B", "Held by the priority group when XOFF was raised"),
                 Column("headroom_bytes", "int64", "B", "Of these, in headroom"),
-                Column("threshold_bytes", "int64", "B", "Dynamic threshold at that moment"),
+                Column("threshold_bytes", "int64", "B", "Threshold at that moment"),
                 Column("egress_port", "port", "name", "Egress port that most of these bytes waited for", nullable=True),
+                Column(
+                    "crossed",
+                    "xoff_cause",
+                    "name",
+                    "What raised XOFF: headroom in use, a dynamic_threshold or static_threshold, a storm of the host, "
+                    "or a slow receiver",
+                ),
+                Column(
+                    "parent_port",
+                    "port",
+                    "name",
+                    "Port whose pause held up that egress port when XOFF was raised; none at the root of a storm",
+                    nullable=True,
+                ),
             ),
         ),
         TableFormat(

@@ -41,6 +41,8 @@ PAUSE = np.dtype(
         ("headroom_bytes", "i8"),
         ("threshold_bytes", "i8"),
         ("egress_port", "i4"),
+        ("parent_port", "i4"),
+        ("crossed", "u1"),
     ]
 )
 DROP = np.dtype(
@@ -146,6 +148,8 @@ class FakeEngine:
                         1,
                         8,
                         -1,
+                        -1,
+                        0,
                     )
                 )
         if self.never_ends:

@@ -102,9 +102,21 @@ def test_a_storm_is_followed_to_its_root(tmp_path):
     assert total.by_end == {"xon": 3, "expiry": 0, "run_end": 1}
 
 
+def test_a_pause_counts_its_children(tmp_path):
+    # p2 pauses because p1 was paused by p0, twice; once after that pause was over; p4 because of the pause by p2.
+    rows = [pause(0, 100, 0, 1, 5), pause(50, 200, 2, 3, 1), pause(150, 300, 2, 4, 1), pause(60, 90, 4, 5, 3)]
+    rows += [pause(98, 99, 5, 4, 1), pause(100, 120, 5, 4, 1)]
+    for row, parent in zip(rows, (-1, 0, 0, 2, 0, 0), strict=True):
+        row["parent_port"] = parent
+    parent, children = pauses.pause_parents(table(tmp_path, "pauses", rows))
+    assert parent.tolist() == [-1, 0, -1, 1, 0, -1]
+    assert children.tolist() == [2, 1, 0, 0, 0, 0]
+
+
 def test_no_pauses(tmp_path):
     empty = table(tmp_path, "pauses", [])
     assert pauses.total(empty).count == 0
+    assert [len(found) for found in pauses.pause_parents(empty)] == [0, 0]
     assert pauses.pausing_ports(empty) == [] and pauses.root_egress_ports(empty) == []
 
 

@@ -312,7 +312,7 @@ cdef inline void creation_switch_arrival(engine_t* e, worker_t* w, creation_t* c
     cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
     cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
     if egress_id < 0:
-        drop_record(e, w, packet, node, ingress_id, NONE, DROP_NO_ROUTE, now)
+        drop_record(e, w, packet, node, ingress_id, klass, NONE, DROP_NO_ROUTE, now)
         return
     if switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now) != NONE:
         return

@@ -4,17 +4,19 @@ Owns      engine_t and every allocation behind it.
 Invariant no Python object is touched while it steps; the first fault ends the run and is reported once.
 """
 from libc.stdlib cimport calloc, free
-from posix.stdlib cimport posix_memalign
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, KIND_PFC, PAUSE_END_EXPIRY, PAUSE_END_RUN, ps_t)
+from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, ps_t)
 from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .inbox cimport INBOX_BUCKETS
+from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
+from .memory cimport pointer, times, zeroed
 from .nic_send cimport frame_bytes_of
+from .options cimport options_free, options_init
 from .packet cimport packet_t
 from .pfc cimport pause_row
 from .plan cimport nic_profile_t, op_packets, plan_t
@@ -47,8 +49,8 @@ _PORT = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("start_ps"
                   ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"), ("class", "i8")])
 _PAUSE = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("xoff_ps", "i8"), ("sent_ps", "i8"),
                    ("start_ps", "i8"), ("xon_ps", "i8"), ("end_ps", "i8"), ("ingress_bytes", "i8"),
-                   ("headroom_bytes", "i8"), ("threshold_bytes", "i8"), ("egress_port", "i4"), ("class", "u1"),
-                   ("end", "u1"), ("pad", "u1", 2)])
+                   ("headroom_bytes", "i8"), ("threshold_bytes", "i8"), ("egress_port", "i4"), ("parent_port", "i4"),
+                   ("class", "u1"), ("end", "u1"), ("crossed", "u1"), ("pad", "u1", 5)])
 _DROP = np.dtype([("time_ps", "i8"), ("node", "i4"), ("ingress_port", "i4"), ("egress_port", "i4"), ("qp", "i4"),
                   ("psn", "i8"), ("frame_bytes", "i4"), ("class", "u1"), ("cause", "u1"), ("kind", "u1"),
                   ("pad", "u1")])
@@ -60,52 +62,8 @@ assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
 assert sizeof(port_t) == 128 and sizeof(queue_t) == 192
 
 
-cdef extern from *:
-    """
-    #include <sys/mman.h>
-    static inline void fabemu_want_large_pages(void* memory, size_t length)
-    {
-    #ifdef MADV_HUGEPAGE
-        if (length >= 2097152) (void)madvise(memory, length, MADV_HUGEPAGE);
-    #endif
-    }
-    """
-    void want_large_pages "fabemu_want_large_pages"(void* memory, size_t length) noexcept nogil
-
-
 cdef enum:
-    CACHE_LINE = 64
-    LARGE_PAGE = 2097152
     WINDOW_PS_MAX = 16777216
-
-
-cdef void* zeroed(size_t count, size_t size) except NULL:
-    """Zeroed memory for the life of the engine; at least one element."""
-    cdef void* memory = NULL
-    cdef size_t length = (count * size + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
-    if length == 0:
-        length = CACHE_LINE
-    # Ports and queues are whole cache lines; large arrays are better off in large pages.
-    if posix_memalign(&memory, CACHE_LINE if length < LARGE_PAGE else LARGE_PAGE, length) == 0:
-        want_large_pages(memory, length)
-        memset(memory, 0, length)
-    if memory == NULL:
-        raise MemoryError(f"the engine needs {count * size} more bytes than this machine gives")
-    return memory
-
-
-cdef ps_t* times(size_t count, ps_t value) except NULL:
-    cdef ps_t* memory = <ps_t*>zeroed(count, sizeof(ps_t))
-    cdef size_t index
-    for index in range(count):
-        memory[index] = value
-    return memory
-
-
-cdef const void* pointer(array) except? NULL:
-    """Data of a contiguous array; it is kept alive by the engine's plan."""
-    cdef size_t address = array.ctypes.data
-    return <const void*>address
 
 
 class EngineMemoryError(MemoryError):
@@ -205,6 +163,15 @@ cdef class Engine:
         p.port_delay_ps = <const int64_t*>pointer(plan.port_delay_ps)
         p.port_pause_ps = <const int64_t*>pointer(plan.port_pause_ps)
         p.port_pfc_response_ps = <const int64_t*>pointer(plan.port_pfc_response_ps)
+        p.pq_static_bytes = <const int64_t*>pointer(plan.pq_static_bytes)
+        p.pq_egress_static_bytes = <const int64_t*>pointer(plan.pq_egress_static_bytes)
+        p.pq_quantum_bytes = <const int32_t*>pointer(plan.pq_quantum_bytes)
+        p.pq_ecn = <const uint8_t*>pointer(plan.pq_ecn)
+        p.switch_class_map = <const uint8_t*>pointer(plan.switch_class_map)
+        p.port_credit = <const uint8_t*>pointer(plan.port_credit)
+        p.pq_credit_bytes = <const int64_t*>pointer(plan.pq_credit_bytes)
+        p.port_credit_refresh_ps = <const int64_t*>pointer(plan.port_credit_refresh_ps)
+        p.credit_bytes = max(plan.credit_bytes, plan.frame_min_bytes)
         p.pq_egress_alpha_q16 = <const int64_t*>pointer(plan.pq_egress_alpha_q16)
         p.pq_pmax_q32 = <const int64_t*>pointer(plan.pq_pmax_q32)
         p.host_group = <const int32_t*>pointer(plan.host_group)
@@ -310,7 +277,8 @@ cdef class Engine:
         for index in range(queue_count):
             queue = &e.queues[index]
             queue.mask = <uint32_t>0xffffffff
-            queue.kmin_bytes = kmin[index]
+            # Nothing is marked where marking is off; the frames still count.
+            queue.kmin_bytes = kmin[index] if p.pq_ecn[index] else FOREVER
             queue.kmax_bytes = kmax[index]
             queue.reserved_bytes = <uint32_t>min(reserved[index], 0xffffffff)
             queue.headroom_bytes = headroom[index]
@@ -331,6 +299,7 @@ cdef class Engine:
             mmu = &e.switches[node - p.host_count]
             mmu.pool_bytes = p.switch_pool_bytes[node - p.host_count]
             mmu.latency_ps = p.switch_latency_ps[node - p.host_count]
+            mmu.cell_bytes = plan.switch_cell_bytes[node - p.host_count]
             mmu.port_count = p.node_port_start[node + 1] - p.node_port_start[node]
             # Pairs of ports that never meet cost no memory: the system gives pages when they are first written.
             mmu.held = <uint32_t*>calloc(
@@ -341,6 +310,7 @@ cdef class Engine:
                 for klass in range(p.class_count):
                     e.queues[<int64_t>(p.node_port_start[node] + local) * p.class_count + klass].held = (
                         mmu.held + (<int64_t>e.lossless_index[klass] * mmu.port_count + local) * mmu.port_count)
+        options_init(e, plan)
         e.host_port_count = p.node_port_start[p.host_count]
         e.hosts = <host_t*>zeroed(p.host_count, sizeof(host_t))
         for node in range(p.host_count):
@@ -453,6 +423,7 @@ cdef class Engine:
         free(e.port_dirty)
         free(e.switches)
         free(e.egress_alpha_min_q16)
+        options_free(e)
         free(e.hosts)
         free(e.outboxes)
         free(e.wheel)
@@ -773,94 +744,9 @@ cdef class Engine:
         list of (str, bool, str)
             Name, whether it holds, what was found.
         """
-        cdef engine_t* e = self.e
-        cdef worker_t* w = &e.worker
-        cdef plan_t* p = &e.plan
-        cdef int64_t on_links = 0, on_links_bytes = 0, queued = 0, queued_bytes = 0, pfc_on_links = 0
-        cdef int32_t port, klass, node
-        cdef uint32_t position
-        cdef const packet_t* packet
-        cdef queue_t* queue
-        cdef queue_t* pg
-        cdef int64_t total, used, pool
-        cdef ps_t horizon = max(self.now_ps, e.now_ps)
-        wrong_queue = []
-        wrong_pg = []
-        wrong_pool = []
-        over_buffer = []
-        too_busy = []
-        standing = []
-        negative = []
-        held = np.zeros(p.port_count * p.class_count, dtype="i8")
-        cdef int64_t[::1] held_view = held
-        for port in range(p.port_count):
-            position = e.ports[port].head
-            while position != e.ports[port].tail:
-                packet = &e.ports[port].ring[position & e.ports[port].mask]
-                if packet.kind == KIND_PFC:
-                    pfc_on_links += 1
-                else:
-                    on_links += 1
-                    on_links_bytes += packet.size
-                position += 1
-            if e.ports[port].busy_ps > max(horizon, e.ports[port].busy_until_ps):
-                too_busy.append(port)
-            for klass in range(p.class_count):
-                queue = &e.queues[port * p.class_count + klass]
-                total = 0
-                position = queue.head
-                while position != queue.tail:
-                    packet = &queue.buffer[position & queue.mask]
-                    total += packet.size
-                    queued += 1
-                    node = e.ports[port].node
-                    held_view[(p.node_port_start[node] + packet.ingress) * p.class_count + klass] += packet.size
-                    position += 1
-                queued_bytes += total
-                if total != queue.bytes:
-                    wrong_queue.append((port, klass))
-        for node in range(p.host_count, p.node_count):
-            used = 0
-            pool = 0
-            for port in range(p.node_port_start[node], p.node_port_start[node + 1]):
-                if e.ports[port].xoff_mask:
-                    standing.append(port)
-                for klass in range(p.class_count):
-                    pg = &e.queues[port * p.class_count + klass]
-                    total = pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes
-                    if total != held_view[port * p.class_count + klass]:
-                        wrong_pg.append((port, klass))
-                    if min(pg.reserved_used_bytes, pg.shared_used_bytes, pg.headroom_used_bytes) < 0:
-                        negative.append((port, klass))
-                    used += total
-                    if p.ns3_buffer:
-                        pool += max(0, pg.shared_used_bytes - pg.reserved_bytes)
-                    else:
-                        pool += pg.shared_used_bytes
-            if pool != e.switches[node - p.host_count].shared_used_bytes:
-                wrong_pool.append(node)
-            if used > p.switch_buffer_bytes[node - p.host_count]:
-                over_buffer.append(node)
-        drained = on_links + queued == 0
         fault = self.fault()
         return [
-            ("packets_conserved", w.sent == w.delivered + w.dropped + on_links + queued,
-             f"sent {w.sent}, delivered {w.delivered}, dropped {w.dropped}, on links {on_links}, queued {queued}"),
-            ("bytes_conserved", w.sent_bytes == w.delivered_bytes + w.dropped_bytes + on_links_bytes + queued_bytes,
-             f"sent {w.sent_bytes}, delivered {w.delivered_bytes}, dropped {w.dropped_bytes}, "
-             f"on links {on_links_bytes}, queued {queued_bytes}"),
-            ("frames_on_links", w.link_sent == w.link_received + on_links + pfc_on_links,
-             f"put on links {w.link_sent}, received {w.link_received}, on links {on_links + pfc_on_links}"),
-            ("queue_bytes", not wrong_queue, f"(port, class) that differ: {wrong_queue[:4]}"),
-            ("buffer_counters", not wrong_pg, f"(port, class) that differ: {wrong_pg[:4]}"),
-            ("shared_pool", not wrong_pool, f"switches that differ: {wrong_pool[:4]}"),
-            ("no_negative_counter", not negative, f"(port, class) below zero: {negative[:4]}"),
-            ("buffer_size", not over_buffer, f"switches above their buffer: {over_buffer[:4]}"),
-            ("link_rate", not too_busy, f"ports busier than time: {too_busy[:4]}"),
-            ("pauses_balanced", not drained or not standing or self.last_status != DRAINED,
-             f"ports with XOFF after the fabric drained: {standing[:4]}"),
-            ("lossless", not self.plan.lossless_guaranteed or w.drops[0] == 0,
-             f"{w.drops[0]} headroom_full drops, every headroom at its bound: {self.plan.lossless_guaranteed}"),
+            *invariants_hold(self.e, self.now_ps, self.last_status == DRAINED, self.plan.lossless_guaranteed),
             ("no_fault", fault is None, "" if fault is None else f"{fault[0]} at {fault[1]} ps, node {fault[2]}"),
         ]
 

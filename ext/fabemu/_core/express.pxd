@@ -25,7 +25,7 @@ cdef inline bint express_applies(const engine_t* e, const worker_t* w, int32_t n
     cdef int32_t index, klass
     cdef uint32_t classes
     cdef uint32_t present = 0
-    if not e.express or w.has_special or mmu.xoff_count > 0 or free_bytes < 0:
+    if not e.express or w.has_special or mmu.xoff_count > 0 or mmu.unusual != 0 or free_bytes < 0:
         return False
     for index in range(w.due_count):
         classes = w.due_classes[index]

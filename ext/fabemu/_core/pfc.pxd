@@ -8,13 +8,14 @@ Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
 """
 from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FOREVER, KIND_PFC, EVENT_PFC,
-                     EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_XON)
+                     EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_XON, CROSSED_DYNAMIC,
+                     CROSSED_HEADROOM, CROSSED_STATIC, NONE)
 from .packet cimport packet_t
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
 from .heaps cimport event_key, events_push
 from .link cimport link_begin, link_commit, link_wire_ps
-from .mmu cimport mmu_threshold
+from .mmu cimport mmu_is_static, mmu_threshold
 from .stats cimport stats_paused
 from .trace cimport pause_row_t, record_append
 from .wake cimport port_expect, port_kick
@@ -40,6 +41,8 @@ cdef inline void pause_row(engine_t* e, worker_t* w, pause_t* pause, int32_t por
         row.headroom_bytes = pause.headroom_bytes
         row.threshold_bytes = pause.threshold_bytes
         row.egress_port = pause.egress_port
+        row.parent_port = pause.parent_port
+        row.crossed = pause.crossed
         row.klass = <uint8_t>klass
         row.end = <uint8_t>end
     pause.xoff_ps = -1
@@ -76,8 +79,16 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
     pause.peer_until_ps = -1
     pause.ingress_bytes = pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes
     pause.headroom_bytes = pg.headroom_used_bytes
-    pause.threshold_bytes = mmu_threshold(mmu, pg)
+    pause.threshold_bytes = mmu_threshold(e, mmu, pg)
+    if pg.headroom_used_bytes > 0:
+        pause.crossed = CROSSED_HEADROOM
+    else:
+        pause.crossed = CROSSED_STATIC if mmu_is_static(e, mmu, pg) else CROSSED_DYNAMIC
     pause.egress_port = pfc_root(mmu, pg, port_id - port.local)
+    pause.parent_port = NONE
+    if pause.egress_port >= 0 and (
+            e.queues[<int64_t>pause.egress_port * e.plan.class_count + klass].pause_until_ps > now):
+        pause.parent_port = e.ports[pause.egress_port].peer
 
 
 cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
@@ -186,6 +197,7 @@ cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_
     cdef int32_t klass
     cdef bint resumed = False
     e.port_dirty[port_id] = 1
+    classes &= e.pfc_obey_mask[port_id]
     for klass in range(e.plan.class_count):
         if not (classes >> klass) & 1:
             continue

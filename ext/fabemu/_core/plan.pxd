@@ -70,6 +70,15 @@ cdef struct plan_t:
     const int64_t* port_delay_ps
     const int64_t* port_pause_ps
     const int64_t* port_pfc_response_ps
+    const int64_t* pq_static_bytes
+    const int64_t* pq_egress_static_bytes
+    const int32_t* pq_quantum_bytes
+    const uint8_t* pq_ecn
+    const uint8_t* switch_class_map
+    const uint8_t* port_credit
+    const int64_t* pq_credit_bytes
+    const int64_t* port_credit_refresh_ps
+    int32_t credit_bytes            # padded to the least frame
     const int64_t* pq_egress_alpha_q16
     const int64_t* pq_pmax_q32
     const int32_t* host_group

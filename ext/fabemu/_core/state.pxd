@@ -82,6 +82,32 @@ cdef struct pause_t:
     int64_t headroom_bytes
     int64_t threshold_bytes
     int32_t egress_port
+    int32_t parent_port
+    uint8_t crossed               # CROSSED_*
+
+# Weighted classes of a switch port (deficit round robin).
+cdef struct schedule_t:
+    uint32_t weighted_mask        # classes with a quantum; 0 = all strict
+    int32_t cursor
+    int64_t deficit_bytes[8]
+
+# Credits of one virtual lane, in blocks. Each field is written by the device of its port alone.
+cdef struct lane_t:
+    int64_t sent                  # sender: of all frames started
+    int64_t known                 # sender: freed at the peer, by its last frame
+    int64_t freed                 # receiver: of all frames that left its buffer
+    int64_t capacity              # receiver
+
+cdef struct totals_t:
+    int64_t freed[8]              # per class
+
+# Credit frames in flight towards a port.
+cdef struct credit_port_t:
+    totals_t* ring
+    uint32_t head
+    uint32_t tail
+    uint32_t mask                 # all ones before the first allocation
+    int32_t repeats               # frames since the last free
 
 cdef struct pending_t:
     ps_t time_ps
@@ -215,6 +241,8 @@ cdef struct switch_t:
     uint32_t* held                # (lossless class, ingress, egress) bytes; queue_t.held points into it
     int32_t port_count
     int32_t xoff_count            # PGs for which XOFF stands
+    uint32_t unusual              # UNUSUAL_* bits; 0 = plain: express lane and shortcuts apply
+    int32_t cell_bytes            # buffers count whole cells of this size
 
 cdef struct record_buffer_t:
     char* data
@@ -309,6 +337,12 @@ cdef struct engine_t:
     pause_t* pauses               # 2 * index: the row being written; + 1: the one before, whose XON waits for its frame
     pending_queue_t* pendings     # per port
     ps_t* port_next_ps            # no event of the port is earlier; FOREVER = it has none
+    uint8_t* pfc_send_mask        # per port: classes whose PGs may raise XOFF
+    uint8_t* pfc_obey_mask        # per port: classes that a received PFC frame speaks to
+    uint8_t* class_map            # (switch, class): as which a frame is treated
+    schedule_t* schedules         # per port; NULL = no weights anywhere
+    lane_t* lanes                 # (port, class) of links with credits; NULL = none
+    credit_port_t* credits        # per port; NULL = none
     uint8_t* port_dirty           # has statistics of the open interval
     switch_t* switches
     int64_t* egress_alpha_min_q16  # (switch, class): least over the ports

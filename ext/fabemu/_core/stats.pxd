@@ -33,10 +33,10 @@ cdef inline void stats_paused(queue_t* queue, ps_t now) noexcept nogil:
 
 
 cdef inline void drop_record(engine_t* e, worker_t* w, const packet_t* packet, int32_t node, int32_t ingress_port,
-                             int32_t egress_port, int32_t cause, ps_t now) noexcept nogil:
-    """Count and record the loss of a packet at a switch."""
+                             int32_t klass, int32_t egress_port, int32_t cause, ps_t now) noexcept nogil:
+    """Count and record the loss of a packet: the row names its own class, the counter that as which it was treated."""
     cdef drop_row_t* row = <drop_row_t*>record_append(e, &w.drop_rows)
-    cdef queue_t* queue = &e.queues[ingress_port * e.plan.class_count + <int32_t>packet_class(packet)]
+    cdef queue_t* queue = &e.queues[<int64_t>ingress_port * e.plan.class_count + klass]
     w.dropped += 1
     w.dropped_bytes += packet.size
     w.drops[cause] += 1

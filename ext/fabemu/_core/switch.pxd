@@ -6,7 +6,7 @@ Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XO
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_NO_ROUTE, FAULT_MEMORY,
-                     FLAG_CE, FOREVER, KIND_DATA, NONE)
+                     FLAG_CE, FOREVER, KIND_DATA, NONE, UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
 from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
@@ -28,7 +28,7 @@ cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     cdef packet_t* place
     cdef uint8_t marked = 0
     if packet.kind == KIND_DATA and e.plan.class_ecn[klass]:
-        if ecn_marks(e, queue, port_id, klass):
+        if ecn_marks(e, queue, port_id, klass) and e.plan.class_ecn[packet_class(packet)]:
             marked = FLAG_CE
             queue.marks += 1
             w.marks += 1
@@ -88,7 +88,7 @@ cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switc
     cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
     cdef int32_t verdict = mmu_admit(e, mmu, pg, queue, egress_index, lossless, packet.size)
     if unlikely(verdict != NONE):
-        drop_record(e, w, packet, node, ingress_id, egress_id, verdict, now)
+        drop_record(e, w, packet, node, ingress_id, klass, egress_id, verdict, now)
         return verdict
     if lossless:
         pg.held[e.ports[egress_id].local] += <uint32_t>packet.size
@@ -142,12 +142,15 @@ cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, switch_t
     cdef int32_t klass = <int32_t>packet_class(packet)
     cdef port_t* ingress = &e.ports[ingress_id]
     cdef int32_t verdict
+    if unlikely(mmu.unusual & UNUSUAL_CLASS_MAP):
+        klass = e.class_map[(node - e.plan.host_count) * e.plan.class_count + klass]
     if unlikely(egress_id < 0):
-        drop_record(e, w, packet, node, ingress_id, NONE, DROP_NO_ROUTE, now)
+        drop_record(e, w, packet, node, ingress_id, klass, NONE, DROP_NO_ROUTE, now)
         return
     verdict = switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now)
     if ((e.plan.lossless_mask >> klass) & 1 and not (ingress.xoff_mask >> klass) & 1
-            and mmu_wants_xoff(e, mmu, &e.queues[<int64_t>ingress_id * e.plan.class_count + klass])):
+            and mmu_wants_xoff(e, mmu, &e.queues[<int64_t>ingress_id * e.plan.class_count + klass])
+            and (e.pfc_send_mask[ingress_id] >> klass) & 1):
         pfc_raise(e, w, mmu, ingress, ingress_id, klass, now)
         pfc_want_frame(e, w, ingress, ingress_id, now)
     if verdict == NONE:
@@ -181,7 +184,7 @@ cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, i
     cdef port_t* port
     cdef const packet_t* packet
     cdef const queue_t* pg
-    cdef bint calm = e.shortcuts and not e.plan.ns3_buffer and mmu.xoff_count == 0 and free_bytes >= 0
+    cdef bint calm = mmu.unusual == 0 and mmu.xoff_count == 0 and free_bytes >= 0
     for index in range(count):
         ingress_id = first_port + w.arrivals[index]
         port = &e.ports[ingress_id]
@@ -259,7 +262,7 @@ cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int
     cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
     cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - packet.size
     cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
-    if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or not e.shortcuts or e.plan.ns3_buffer
+    if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or mmu.unusual != 0
                 or mmu.xoff_count > 0 or pg.headroom_used_bytes > 0 or free_bytes < 0
                 or pg.shared_used_bytes + packet.size >= (free_bytes * pg.alpha_q16) >> 16):
         # Lossy, or near a threshold: by the book.

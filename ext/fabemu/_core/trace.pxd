@@ -44,10 +44,12 @@ cdef struct pause_row_t:
     int64_t headroom_bytes
     int64_t threshold_bytes
     int32_t egress_port
+    int32_t parent_port
     uint8_t klass
     uint8_t end
+    uint8_t crossed
     uint8_t pad_0
-    uint8_t pad_1
+    int32_t pad_1
 
 cdef struct drop_row_t:
     ps_t emit_ps

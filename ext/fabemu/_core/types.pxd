@@ -42,6 +42,8 @@ cdef enum:
     KIND_NAK = 2
     KIND_CNP = 3
     KIND_PFC = 4
+    KIND_READ = 5                 # a READ request
+    KIND_CREDIT = 6
 
 cdef enum:
     FLAG_CE = 1
@@ -57,6 +59,17 @@ cdef enum:
     DROP_EGRESS_FULL = 2
     DROP_NO_ROUTE = 3
     DROP_CAUSES = 4
+
+# What keeps a switch off the express lane and the shortcuts; each owner sets and clears its own bit.
+cdef enum:
+    UNUSUAL_BY_THE_BOOK = 1       # classic scheduler, compatibility rules
+    UNUSUAL_STATIC = 2            # a static threshold
+    UNUSUAL_CELLS = 4
+    UNUSUAL_WEIGHTS = 8
+    UNUSUAL_CLASS_MAP = 16
+    UNUSUAL_CREDIT = 32           # a port with credits
+    UNUSUAL_FAULT = 64            # a port that is down
+    UNUSUAL_WATCHDOG = 128
 
 cdef enum:
     STATUS_NOT_RUN = 0
@@ -78,6 +91,14 @@ cdef enum:
 cdef enum:
     NOTIFY_CNP = 0
     NOTIFY_ECHO = 1
+
+# What raised an XOFF.
+cdef enum:
+    CROSSED_HEADROOM = 0          # headroom in use
+    CROSSED_DYNAMIC = 1           # the dynamic threshold
+    CROSSED_STATIC = 2
+    CROSSED_STORM = 3             # a host that is told to
+    CROSSED_RECEIVER = 4          # a slow receiver
 
 cdef enum:
     PAUSE_END_XON = 0

@@ -187,7 +187,8 @@ cdef inline void visit_choices(engine_t* e, worker_t* w, int32_t node, ps_t now)
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef bint is_host = node < e.plan.host_count
     # Without XOFF at the device no departure can touch what another port does.
-    cdef bint ordered = not is_host and (not e.shortcuts or e.switches[node - e.plan.host_count].xoff_count > 0)
+    cdef bint ordered = not is_host and (e.switches[node - e.plan.host_count].xoff_count > 0
+                                         or e.switches[node - e.plan.host_count].unusual != 0)
     cdef int32_t done = 0
     cdef int32_t port_id, sorted_count
     while done < w.choice_count:

@@ -94,6 +94,35 @@ def roots(pauses: pa.Table) -> np.ndarray:
         parent = further
 
 
+def pause_parents(pauses: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The pause behind each pause, by its column `parent_port`, and how many pauses each is directly behind.
+
+    Returns
+    -------
+    (rows,) int64, (rows,) int64
+        Row number of the parent: the pause of `parent_port` for the same class that was in force when XOFF was raised;
+        -1 at the root of a storm. Number of children.
+    """
+    xoff_ps = integer_column(pauses, "xoff_ps")
+    start_ps, end_ps = integer_column(pauses, "start_ps"), integer_column(pauses, "end_ps", 2**62)
+    port, _ = dictionary_column(pauses, "port")
+    wanted, _ = dictionary_column(pauses, "parent_port")
+    class_id, class_names = dictionary_column(pauses, "class")
+    parent = np.full(len(xoff_ps), -1, dtype=np.int64)
+    classes = max(len(class_names), 1)
+    # Pauses of one (port, class) do not overlap: the one that covers a time is the last that had started by then.
+    started = np.flatnonzero(start_ps != NONE)
+    order = started[np.lexsort((start_ps[started], port[started] * classes + class_id[started]))]
+    sorted_key = port[order] * classes + class_id[order]
+    for row in np.flatnonzero(wanted != NONE):
+        key = wanted[row] * classes + class_id[row]
+        low, high = np.searchsorted(sorted_key, key), np.searchsorted(sorted_key, key, side="right")
+        place = low + np.searchsorted(start_ps[order[low:high]], xoff_ps[row], side="right") - 1
+        if place >= low and end_ps[order[place]] > xoff_ps[row]:
+            parent[row] = order[place]
+    return parent, np.bincount(parent[parent >= 0], minlength=len(parent))
+
+
 def _lengths(pauses: pa.Table) -> np.ndarray:
     start_ps, end_ps = integer_column(pauses, "start_ps"), integer_column(pauses, "end_ps")
     return np.where((start_ps != NONE) & (end_ps != NONE), np.maximum(end_ps - start_ps, 0), 0)

@@ -17,7 +17,8 @@ from fabemu.plan import (
     ACTION_ROUTES,
     ACTION_STORM,
 )
-from tests.oracle.pauses import CROSSED_STORM, Reason
+from tests.oracle.nic import Nic
+from tests.oracle.receiver import SlowReceiver
 from tests.oracle.switch import Switch
 
 if TYPE_CHECKING:
@@ -148,12 +149,13 @@ class Actions:
             group.headroom_greatest = max(group.headroom_greatest, value)
 
     def storm(self, target: int, mask: int, value: int, now: int) -> None:
-        _, port = self.port(target)
         for class_id in self.lossless(mask):
-            if value and not port.pfc.xoff[class_id]:
-                port.pfc.raise_xoff(class_id, now, Reason(CROSSED_STORM))
-            elif not value and port.pfc.xoff[class_id]:
-                port.pfc.clear_xoff(class_id, now)
+            self.slow_receiver(target).storm(class_id, bool(value), now)
 
     def receiver(self, target: int, mask: int, value: int, now: int) -> None:
-        raise NotImplementedError("slow receivers")
+        self.slow_receiver(target).set_rate(value, now)
+
+    def slow_receiver(self, target: int) -> SlowReceiver:
+        nic, port = self.port(target)
+        assert isinstance(nic, Nic)
+        return nic.slow_receivers[port.index]

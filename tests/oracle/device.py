@@ -35,6 +35,8 @@ class Port:
         self.is_up = True
         self.up_ps = 0
         self.pause_until_ps = [0] * count
+        self.pause_begin_ps = [0] * count  # of the present or last pause that was renewed in time
+        self.ignores_pause_since: list[int | None] = [None] * count  # the watchdog sends on
         self.pfc_send = plan.pq_pfc_send[port_id * count : (port_id + 1) * count]
         self.pfc_obey = plan.pq_pfc_obey[port_id * count : (port_id + 1) * count]
         self.pfc = PfcSender(self)
@@ -50,6 +52,11 @@ class Port:
     def is_paused(self, class_id: int, now: int) -> bool:
         return now < self.pause_until_ps[class_id]
 
+    def blocked_until(self, class_id: int) -> int:
+        """When a pause lets a class send, or has let it."""
+        since = self.ignores_pause_since[class_id]
+        return self.pause_until_ps[class_id] if since is None else since
+
     def can_send(self, class_id: int, frame_bytes: int) -> bool:
         """The peer has room for it, as far as this end knows; without credits it has to take anything."""
         return self.credits is None or self.credits.can_send(class_id, frame_bytes)
@@ -57,7 +64,7 @@ class Port:
     def allowed_since(self, class_id: int) -> int:
         """Last instant at which something changed that kept a class from sending."""
         learnt = self.credits.learnt_ps if self.credits else 0
-        return max(self.busy_until_ps, self.pause_until_ps[class_id], self.up_ps, learnt)
+        return max(self.busy_until_ps, self.blocked_until(class_id), self.up_ps, learnt)
 
     def has_link_frame(self) -> bool:
         return self.pfc.is_pending or (self.credits is not None and self.credits.is_pending)
@@ -108,6 +115,7 @@ class Device:
         start, end = simulator.plan.node_port_start[node : node + 2]
         self.ports = [Port(simulator, port_id, port_id - start) for port_id in range(start, end)]
         self.effects: dict[int, list[tuple[Port, Frame]]] = {}  # PFC and credit frames
+        self.stepped_ps = 0  # last instant of which everything has happened
         self.arrivals: dict[int, list[tuple[Port, Frame]]] = {}  # other frames, and corrupt ones of every kind
 
     # What a kind of device adds.
@@ -115,7 +123,11 @@ class Device:
         raise NotImplementedError
 
     def run_own_timers(self, now: int) -> None:
+        """Timers before those of PFC and credit frames."""
         raise NotImplementedError
+
+    def run_polls(self, now: int) -> None:
+        """Timers after those of PFC and credit frames."""
 
     def next_own_timer(self) -> int:
         raise NotImplementedError
@@ -154,17 +166,19 @@ class Device:
                 self.drop(port, -1, CORRUPT, frame, now)
             else:
                 self.receive(port, frame, now)
+        self.run_own_timers(now)
         for port in self.ports:
             port.pfc.run_timer(now)
             if port.credits:
                 port.credits.run_timer(now)
-        self.run_own_timers(now)
+        self.run_polls(now)
         self.run_operations(now)
         while True:
             able = [port for port in self.ports if port.is_free(now) and self.has_something(port, now)]
             if not able:
                 break
             self.choose(min(able, key=lambda port: self.tie_key(port, now)) if len(able) > 1 else able[0], now)
+        self.stepped_ps = now
 
     def take_effect(self, port: Port, frame: Frame, now: int) -> None:
         self.simulator.link_frames_in_flight -= 1
@@ -177,6 +191,8 @@ class Device:
             if lossless and port.pfc_obey[class_id]:
                 is_xoff = frame.number >> class_id & 1
                 until = now if not is_xoff else FOREVER_PS if pause_ps == 0 else now + pause_ps
+                if is_xoff and port.pause_until_ps[class_id] < now:
+                    port.pause_begin_ps[class_id] = now
                 port.pause_until_ps[class_id] = until
 
     def drop(self, ingress: Port, egress_id: int, cause: int, frame: Frame, now: int) -> None:

@@ -10,6 +10,7 @@ from tests.oracle.ops import DONE, POSTED, Operation, Runner
 from tests.oracle.packet import CNP, DATA, READ, Frame
 from tests.oracle.queue_pair import VERB_READ, DataSource, Receiver, Sender
 from tests.oracle.read import Requester, Responder
+from tests.oracle.receiver import SlowReceiver
 from tests.oracle.selective import SelectiveReceiver, SelectiveSender
 from tests.oracle.switch import ROUTE_NONE, ROUTE_SET_BASE
 
@@ -24,6 +25,7 @@ class Nic(Device):
         super().__init__(simulator, node)
         plan = self.plan
         self.control: list[list[list[Frame]]] = [[[] for _ in range(simulator.class_count)] for _ in self.ports]
+        self.slow_receivers = [SlowReceiver(self, port) for port in self.ports]
         self.runner = Runner(self, simulator.operations)
         qps = range(len(plan.qp_src))
         is_read = [verb == VERB_READ for verb in plan.qp_verb]
@@ -59,6 +61,10 @@ class Nic(Device):
         self.connections[self.plan.op_qp[op_id]].posted(now)
 
     def receive(self, port: Port, frame: Frame, now: int) -> None:
+        self.slow_receivers[port.index].arrive(frame, now)
+
+    def process(self, port: Port, frame: Frame, now: int) -> None:
+        """A frame has been taken in."""
         assert frame.destination == self.node, "a frame reached the wrong host"
         self.simulator.delivered[frame.kind] += 1
         if frame.kind == DATA:
@@ -72,6 +78,8 @@ class Nic(Device):
         self.free_credits(port, frame)
 
     def run_own_timers(self, now: int) -> None:
+        for receiver in self.slow_receivers:
+            receiver.run_timer(now)
         for _, connection in sorted(self.connections.items()):
             if connection.deadline_ps == now:
                 connection.timeout(now)
@@ -127,20 +135,22 @@ class Nic(Device):
         return min(starts, default=FOREVER_PS)
 
     def held_blocks(self, port: Port) -> list[int]:
-        return [0] * self.simulator.class_count
+        return self.slow_receivers[port.index].held_blocks()
 
     def next_own_timer(self) -> int:
         times = [end.deadline_ps for end in self.connections.values() if end.deadline_ps is not None]
+        times += [receiver.service_end_ps for receiver in self.slow_receivers if receiver.service_end_ps is not None]
         due = self.runner.next_due()
         return min(times + ([] if due is None else [due]), default=FOREVER_PS)
 
     def verify(self) -> None:
         """Ends of every QP agree on what can be outstanding (MODEL 14)."""
+        for receiver in self.slow_receivers:
+            receiver.verify()
         for requester in self.requesters.values():
             requester.verify()
         for sender in self.senders.values():
-            receiver = self.simulator.receiver(sender.id)
-            assert sender.una <= receiver.expected <= sender.max
+            assert sender.una <= self.simulator.receiver(sender.id).expected <= sender.max
         for sender in self.senders.values():
             for message in sender.messages.list:
                 operation = self.simulator.operations[message.operation]

@@ -11,6 +11,7 @@ import numpy as np
 
 from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, Plan
 from tests.oracle.actions import Actions, may_overtake
+from tests.oracle.deadlock import DeadlockWatch
 from tests.oracle.device import Device, Port
 from tests.oracle.nic import Nic, operations_of
 from tests.oracle.packet import CREDIT, LINK_FRAMES, NUMBER_MASK, PFC, Frame
@@ -50,6 +51,7 @@ class OracleResult:
     ops: dict[str, list[int]]
     marks: list[int]
     drained: bool
+    deadlocked: bool  # a deadlock has ended the run
     end_ps: int
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -95,6 +97,7 @@ class Simulator:
         ]
         self.ports: list[Port] = [port for device in self.devices for port in device.ports]
         self.actions = Actions(self)
+        self.deadlocks = DeadlockWatch(self)
         self.next_event = [FOREVER_PS] * plan.node_count
         for device in self.devices:
             self.wake(device.node, device.next_event())
@@ -144,13 +147,31 @@ class Simulator:
         names = ("node", "port", "class_id", "qp", "value", "group")
         self.events.append((now, kind, *(columns.get(name, -1) for name in names)))
 
+    def next_step(self) -> int:
+        """Time of the next event of any device."""
+        while self.heap and self.next_event[self.heap[0][1]] != self.heap[0][0]:
+            heapq.heappop(self.heap)
+        return self.heap[0][0] if self.heap else FOREVER_PS
+
+    def is_storming(self) -> bool:
+        """A storm has not ended; the run waits for it."""
+        nics = [device for device in self.devices if isinstance(device, Nic)]
+        return any(any(receiver.storms) for nic in nics for receiver in nic.slow_receivers)
+
     def run(self) -> OracleResult:
         """Run to the end of the plan or until nothing is left to happen."""
         steps = 0
         while True:
-            at = min(self.heap[0][0] if self.heap else FOREVER_PS, self.actions.next_time())
+            at = min(self.next_step(), self.actions.next_time())
+            check_ps = self.deadlocks.next_time()
+            if check_ps <= at < FOREVER_PS and check_ps < min(self.plan.until_ps, self.actions.next_time()):
+                self.deadlocks.has_stopped = self.deadlocks.check(check_ps)
+                if self.deadlocks.has_stopped:
+                    break
+                continue
             if at >= self.plan.until_ps or at >= FOREVER_PS:
                 break
+            self.deadlocks.has_changed = True
             if self.actions.next_time() == at:
                 # Before any event of this instant.
                 self.now = at
@@ -158,10 +179,11 @@ class Simulator:
                 for device in self.devices:
                     self.wake(device.node, device.next_event())
                     device.verify()
+                self.deadlocks.has_stopped = self.deadlocks.is_due(at) and self.deadlocks.check(at)
+                if self.deadlocks.has_stopped:
+                    break
                 continue
             _, node = heapq.heappop(self.heap)
-            if self.next_event[node] != at:
-                continue
             assert at >= self.now, "time ran back"
             self.now = at
             device = self.devices[node]
@@ -172,8 +194,12 @@ class Simulator:
             steps += 1
             if self.verify_every and steps % self.verify_every == 0:
                 device.verify()
-        drained = min([*self.next_event, self.actions.next_time()]) >= FOREVER_PS
-        end_ps = self.now if drained else self.plan.until_ps
+        deadlocked = self.deadlocks.has_stopped
+        waits = self.is_storming() or min([*self.next_event, self.actions.next_time()]) < FOREVER_PS
+        drained = not deadlocked and not waits
+        end_ps = self.deadlocks.checked_ps if deadlocked else self.now if drained else self.plan.until_ps
+        if not deadlocked:
+            self.deadlocks.check(end_ps)
         self.verify(drained)
         return self.result(drained, end_ps)
 
@@ -190,6 +216,8 @@ class Simulator:
         switches = [device for device in self.devices if isinstance(device, Switch)]
         waiting = sum(len(queue.frames) for switch in switches for queues in switch.queues for queue in queues)
         dropped = sum(row[6] not in LINK_FRAMES for row in self.drops)
+        nics = [device for device in self.devices if isinstance(device, Nic)]
+        waiting += sum(len(receiver.frames) for nic in nics for receiver in nic.slow_receivers)
         assert self.births == sum(self.delivered) + dropped + flying + waiting, "packets are not conserved"
         assert sum(sum(port.pfc.xoff) for port in self.ports) == len(self.pauses.standing)
         if drained:
@@ -198,7 +226,7 @@ class Simulator:
                 for port, queues in zip(switch.ports, switch.queues, strict=True):
                     for class_id, queue in enumerate(queues):
                         if queue.frames:
-                            for_ever = port.is_paused(class_id, FOREVER_PS - 1)
+                            for_ever = port.blocked_until(class_id) >= FOREVER_PS
                             assert for_ever or not port.can_send(class_id, queue.head_bytes()), (
                                 "frames wait for nothing"
                             )
@@ -214,6 +242,7 @@ class Simulator:
             ops={name: [getattr(operation, name) for operation in self.operations] for name in names},
             marks=self.marks,
             drained=drained,
+            deadlocked=self.deadlocks.has_stopped,
             end_ps=end_ps,
             counts=self.counts,
         )

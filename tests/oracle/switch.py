@@ -6,11 +6,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tests.oracle.credits import blocks
-from tests.oracle.device import FOREVER_PS, LINK_DOWN, Device, Port
+from tests.oracle.device import FOREVER_PS, LINK_DOWN, WATCHDOG, Device, Port
 from tests.oracle.hashing import STREAM_ECN, hash64, mix32
 from tests.oracle.packet import CE, DATA, Frame, ceil_div
 from tests.oracle.pauses import CROSSED_DYNAMIC, CROSSED_HEADROOM, CROSSED_STATIC, Reason
 from tests.oracle.scheduler import Scheduler
+from tests.oracle.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from tests.oracle.simulator import Simulator
@@ -77,6 +78,7 @@ class Queue:
         self.pmax_q32 = plan.pq_pmax_q32[row]
         self.frames: deque[tuple[Frame, PriorityGroup, int]] = deque()  # with the instant of eligibility
         self.queue_bytes = 0
+        self.left_ps = 0  # when a frame last left, in any way
         self.data_departures = 0
 
     def limit(self, free: int) -> int:
@@ -107,6 +109,7 @@ class Switch(Device):
         self.groups = [[PriorityGroup(simulator, port, class_id) for class_id in classes] for port in self.ports]
         self.queues = [[Queue(simulator, port, class_id) for class_id in classes] for port in self.ports]
         self.schedulers = [Scheduler(simulator, port) for port in self.ports]
+        self.watchdog = Watchdog(self)
 
     @property
     def free(self) -> int:
@@ -144,6 +147,9 @@ class Switch(Device):
             self.drop(port, egress.id, LINK_DOWN, frame, now)
             return
         class_id = self.class_map[frame.class_id]
+        if self.watchdog.drops(port, egress, class_id):
+            self.drop(port, egress.id, WATCHDOG, frame, now)
+            return
         lossless = self.plan.class_lossless[class_id]
         group = self.groups[port.index][class_id]
         queue = self.queues[egress.index][class_id]
@@ -209,15 +215,18 @@ class Switch(Device):
     def run_own_timers(self, now: int) -> None:
         pass
 
+    def run_polls(self, now: int) -> None:
+        self.watchdog.run_timer(now)
+
     def next_own_timer(self) -> int:
-        return FOREVER_PS
+        return self.watchdog.next_timer()
 
     def run_operations(self, now: int) -> None:
         pass
 
     def is_eligible(self, port: Port, class_id: int, now: int) -> bool:
         queue = self.queues[port.index][class_id]
-        if not queue.frames or queue.eligible_ps() > now or port.is_paused(class_id, now):
+        if not queue.frames or queue.eligible_ps() > now or port.blocked_until(class_id) > now:
             return False
         return port.can_send(class_id, queue.head_bytes())
 
@@ -249,6 +258,7 @@ class Switch(Device):
         queue = self.queues[port.index][class_id]
         frame, group, _ = queue.frames.popleft()
         queue.queue_bytes -= frame.frame_bytes
+        queue.left_ps = now
         self.shared_used -= group.release(self.charge(frame))
         if group.is_xoff and group.may_resume(self.free):
             group.port.pfc.clear_xoff(group.class_id, now)
@@ -284,7 +294,7 @@ class Switch(Device):
 
     def next_frame(self, port: Port) -> int:
         starts = [
-            max(port.busy_until_ps, port.pause_until_ps[class_id], queue.eligible_ps())
+            max(port.busy_until_ps, port.blocked_until(class_id), queue.eligible_ps())
             for class_id, queue in enumerate(self.queues[port.index])
             if queue.frames and port.can_send(class_id, queue.head_bytes())
         ]

@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 import numpy as np
 
 from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, ps_t)
+from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .inbox cimport INBOX_BUCKETS
 from .invariants cimport invariants_hold
@@ -19,13 +20,15 @@ from .nic_send cimport frame_bytes_of
 from .options cimport options_free, options_init
 from .packet cimport packet_t
 from .pfc cimport pause_row
+from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
 from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      record_buffer_t, rx_t, switch_t, worker_t)
-from .trace cimport drop_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
+from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .wake cimport WHEEL_SLOTS, wake_far
-from .window cimport DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows
+from .watchdog cimport watchdogs_make
+from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows
 
 FAULT_TEXTS = {
     1: "time ran backwards at a device",
@@ -40,6 +43,8 @@ FAULT_TEXTS = {
 """What each fault code of the core means."""
 
 SCHEDULER_CLASSIC = 1
+HOST_ACTIONS = (8, 9)
+"""Control actions of hosts: storm, receiver."""
 ROUTE_NONE = -1
 SCHEDULER_CREATION = 2
 
@@ -56,6 +61,9 @@ _DROP = np.dtype([("time_ps", "i8"), ("node", "i4"), ("ingress_port", "i4"), ("e
                   ("pad", "u1")])
 _PACKET = np.dtype([("time_ps", "i8"), ("node", "i4"), ("port", "i4"), ("psn", "i8"), ("qp", "i4"),
                     ("frame_bytes", "i4"), ("kind", "u1"), ("flags", "u1"), ("class", "u1"), ("pad", "u1", 5)])
+_EVENT = np.dtype([("time_ps", "i8"), ("node", "i4"), ("port", "i4"), ("value", "i8"), ("class", "i4"), ("qp", "i4"),
+                   ("group", "i4"), ("kind", "u1"), ("pad", "u1", 3)])
+assert _EVENT.itemsize == sizeof(event_row_t)
 assert _FLOW.itemsize == sizeof(flow_row_t) and _PORT.itemsize == sizeof(port_row_t)
 assert _PAUSE.itemsize == sizeof(pause_row_t) and _DROP.itemsize == sizeof(drop_row_t)
 assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
@@ -199,6 +207,11 @@ cdef class Engine:
         p.op_successor = <const int32_t*>pointer(plan.op_successor)
         p.host_op_start = <const int32_t*>pointer(plan.host_op_start)
         p.host_op = <const int32_t*>pointer(plan.host_op)
+        p.port_rx_xoff_bytes = <const int64_t*>pointer(plan.port_rx_xoff_bytes)
+        p.port_rx_xon_bytes = <const int64_t*>pointer(plan.port_rx_xon_bytes)
+        p.port_rx_buffer_bytes = <const int64_t*>pointer(plan.port_rx_buffer_bytes)
+        p.deadlock_interval_ps = plan.deadlock_interval_ps
+        p.deadlock_stop = plan.deadlock_stop
         self._read_nics(plan)
 
     cdef _read_nics(self, plan):
@@ -366,6 +379,13 @@ cdef class Engine:
         e.worker.pauses.size = sizeof(pause_row_t)
         e.worker.drop_rows.size = sizeof(drop_row_t)
         e.worker.packets.size = sizeof(packet_row_t)
+        e.worker.event_rows.size = sizeof(event_row_t)
+        e.stuck_mask = <uint8_t*>zeroed(p.port_count, 1)
+        e.deadlock_next_ps = p.deadlock_interval_ps if p.deadlock_interval_ps > 0 else FOREVER
+        if np.isin(plan.action_kind, HOST_ACTIONS).any():
+            receivers_make(e)
+        if plan.watchdog_poll_ps.any():
+            watchdogs_make(e, plan)
 
     cdef _set_window(self, int divisor):
         """Lookahead: the least time from the start of a transmission to its arrival, over all links."""
@@ -415,6 +435,14 @@ cdef class Engine:
             for index in range(<int64_t>e.host_port_count * e.plan.class_count):
                 free(e.outboxes[index].control.buffer)
                 free(e.outboxes[index].ready.entries)
+        if e.receivers != NULL:
+            for index in range(e.host_port_count):
+                free(e.receivers[index].buffer)
+        free(e.receivers)
+        free(e.watchdogs)
+        free(e.watches)
+        free(e.stuck_mask)
+        free(e.worker.event_rows.data)
         free(e.ports)
         free(e.queues)
         free(e.pauses)
@@ -477,7 +505,8 @@ cdef class Engine:
         Returns
         -------
         int
-            RUNNING 0 (budget used), STOPPED 1 (reached `stop_ps`), DRAINED 2 (nothing left), FAULT 3.
+            RUNNING 0 (budget used), STOPPED 1 (reached `stop_ps`), DRAINED 2 (nothing left), FAULT 3,
+            DEADLOCKED 4 (a check found a deadlock, and the plan asks to stop at one).
 
         Raises
         ------
@@ -492,6 +521,8 @@ cdef class Engine:
             raise ValueError("the run is finished")
         if e.fault.code != FAULT_NONE:
             return FAULTED
+        if self.last_status == DEADLOCKED:
+            return DEADLOCKED
         with nogil:
             if e.creation != NULL:
                 status = run_creation(e, <creation_t*>e.creation, stop, limit)
@@ -525,6 +556,11 @@ cdef class Engine:
     def in_flight_packets(self):
         """Packets on links and in queues."""
         return self.e.worker.sent - self.e.worker.delivered - self.e.worker.dropped
+
+    @property
+    def is_deadlocked(self):
+        """Whether the last check found egress queues that wait for one another for ever; `finish` makes one."""
+        return self.e.is_deadlocked
 
     @property
     def window_ps(self):
@@ -577,7 +613,7 @@ cdef class Engine:
         Returns
         -------
         dict of str to structured numpy array
-            Tables ``flows``, ``ports``, ``pauses``, ``drops``, ``packets``; see docs/TRACES.md.
+            Tables ``flows``, ``ports``, ``pauses``, ``drops``, ``packets``, ``events``; see docs/TRACES.md.
         """
         cdef worker_t* w = &self.e.worker
         flows = self._take(&w.flows, _FLOW)
@@ -598,6 +634,7 @@ cdef class Engine:
             "pauses": self._take_pauses(),
             "drops": self._take(&w.drop_rows, _DROP),
             "packets": self._take(&w.packets, _PACKET),
+            "events": self._take(&w.event_rows, _EVENT),
         }
 
     cdef _copy_i8(self, int64_t* data):
@@ -663,6 +700,8 @@ cdef class Engine:
         if self.finished:
             return
         self.finished = True
+        if e.creation == NULL:
+            deadlock_check(e, w, end_ps)
         if e.plan.sample_ps > 0:
             while e.sample_start_ps + e.plan.sample_ps <= end_ps:
                 close_interval(e, w, e.sample_start_ps + e.plan.sample_ps)
@@ -722,6 +761,10 @@ cdef class Engine:
             "drops_shared_full": w.drops[1],
             "drops_egress_full": w.drops[2],
             "drops_no_route": w.drops[3],
+            "drops_watchdog": w.drops[4],
+            "drops_link_down": w.drops[5],
+            "drops_corrupt": w.drops[6],
+            "drops_receiver_full": w.drops[7],
         }
 
     def ports(self):

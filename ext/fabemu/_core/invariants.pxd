@@ -58,6 +58,9 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
             queued_bytes += total
             if total != queue.bytes:
                 wrong_queue.append((port, klass))
+        if port < e.host_port_count and e.receivers != NULL:
+            queued += e.receivers[port].tail - e.receivers[port].head
+            queued_bytes += e.receivers[port].bytes
     for node in range(p.host_count, p.node_count):
         used = 0
         pool = 0

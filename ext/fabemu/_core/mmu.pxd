@@ -16,10 +16,16 @@ cdef inline bint mmu_is_static(const engine_t* e, const switch_t* mmu, const que
     return mmu.unusual & UNUSUAL_STATIC != 0 and e.plan.pq_static_bytes[pg - e.queues] >= 0
 
 
-cdef inline int64_t mmu_threshold(const engine_t* e, const switch_t* mmu, const queue_t* pg) noexcept nogil:
+cdef inline int64_t mmu_threshold_of(const engine_t* e, const switch_t* mmu, const queue_t* pg,
+                                     int64_t free_bytes) noexcept nogil:
+    """Threshold of a PG when so much of the pool is free."""
     if unlikely(mmu_is_static(e, mmu, pg)):
         return e.plan.pq_static_bytes[pg - e.queues]
-    return ((mmu.pool_bytes - mmu.shared_used_bytes) * pg.alpha_q16) >> 16
+    return (free_bytes * pg.alpha_q16) >> 16
+
+
+cdef inline int64_t mmu_threshold(const engine_t* e, const switch_t* mmu, const queue_t* pg) noexcept nogil:
+    return mmu_threshold_of(e, mmu, pg, mmu.pool_bytes - mmu.shared_used_bytes)
 
 
 cdef inline int64_t mmu_charged(const switch_t* mmu, int64_t frame_bytes) noexcept nogil:

@@ -5,12 +5,13 @@ Invariant a port that has something to send has its next choice set.
 Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 """
 from libc.stdlib cimport free
-from .types cimport (int32_t, int64_t, ps_t, FOREVER, KIND_CNP, KIND_DATA, NONE, OP_RECV, OP_SEND, STATUS_FAILED,
-                     STATUS_POSTED)
+from .types cimport (int32_t, int64_t, ps_t, unlikely, FOREVER, KIND_CNP, KIND_DATA, NONE, OP_RECV, OP_SEND,
+                     STATUS_FAILED, STATUS_POSTED)
 from .packet cimport packet_t
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, ready_t
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
 from .wake cimport events_count, port_kick
+from .pfc cimport pfc_send
 from .operation cimport host_add_due, host_set_op_key, operation_done
 from .control cimport nic_send_control
 from .nic_send cimport nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_post, qp_sendable
@@ -106,7 +107,10 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
     cdef int32_t klass
     cdef ps_t next_ps, class_ps
     port.kick_ps = FOREVER
-    for klass in range(e.plan.class_count):
+    if unlikely(port.pfc_pending):
+        port.pfc_pending = 0
+        pfc_send(e, w, port, port_id, port.xoff_mask, e.plan.lossless_mask, now)
+    for klass in range(e.plan.class_count if port.busy_until_ps <= now else 0):
         box = &boxes[klass]
         if queues[klass].pause_until_ps > now:
             continue

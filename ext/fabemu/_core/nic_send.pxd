@@ -7,8 +7,8 @@ Source    InfiniBand Architecture 1.4, 9.7 (reliable connection, go-back-N); doc
 """
 from libc.stdlib cimport realloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, CC_FIXED, CLASS_SHIFT,
-                     FAULT_MEMORY, FAULT_ROUTE, FLAG_ECHO, FLAG_FIRST, FLAG_LAST, FOREVER, KIND_DATA, KIND_NAK, NONE,
-                     PSN_HALF, PSN_MASK, STATUS_FAILED, STATUS_NOT_RUN)
+                     EVENT_ROW_QP_ERROR, FAULT_MEMORY, FAULT_ROUTE, FLAG_ECHO, FLAG_FIRST, FLAG_LAST, FOREVER, KIND_DATA,
+                     KIND_NAK, NONE, PSN_HALF, PSN_MASK, STATUS_FAILED, STATUS_NOT_RUN)
 from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
 from .state cimport engine_t, worker_t, port_t, host_t, qp_t
@@ -16,7 +16,7 @@ from .heaps cimport ready_push, ready_remove, timed_pop, timed_push
 from .dcqcn cimport cc_init, cc_on_cnp, cc_on_sent, cc_step
 from .ecmp cimport ecmp_port
 from .link cimport link_begin, link_commit, link_wire_ps, time_of_bytes
-from .trace cimport flow_row_t, record_append
+from .trace cimport flow_row_t, event_record, record_append
 from .wake cimport events_count, port_kick
 from .operation cimport SLOT_DONE, SLOT_FAILED, SLOT_NEW, host_set_timer_key, operation_done
 from .control cimport host_count, psn_ahead
@@ -237,6 +237,7 @@ cdef inline void qp_fail(engine_t* e, worker_t* w, int32_t node, host_t* host, i
             row.node = node
             row.op = op
     e.qp_slot[qp] = SLOT_FAILED
+    event_record(e, w, now, EVENT_ROW_QP_ERROR, node, NONE, NONE, qp, NONE, NONE)
     q.deadline_ps = FOREVER
     qp_withdraw(e, q)
     qp_release(e, host, slot)

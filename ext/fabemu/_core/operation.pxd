@@ -4,7 +4,8 @@ Owns      the keys of due operations and of QP timers, a host's heap of due oper
 Invariant an operation is done once; its successors are due no earlier than it.
 Order     docs/MODEL.md 9: the smallest (time, id) first.
 """
-from .types cimport int32_t, ps_t, unlikely, EVENT_OPERATION, EVENT_TIMER, FOREVER, OP_SEND, STATUS_DONE
+from .types cimport (int32_t, ps_t, unlikely, EVENT_OPERATION, EVENT_TIMER, FOREVER, OP_SEND, STATUS_DONE,
+                     TIMER_QP)
 from .state cimport engine_t, worker_t, host_t
 from .heaps cimport event_key, events_push, timed_push
 from .trace cimport flow_row_t, record_append
@@ -49,7 +50,7 @@ cdef inline void host_set_timer_key(engine_t* e, worker_t* w, int32_t node) noex
     if next_ps < host.timer_key_ps:
         host.timer_key_ps = next_ps
         if next_ps < w.limit_ps:
-            events_push(e, w, event_key(next_ps - w.window_start_ps, EVENT_TIMER, 0, 0))
+            events_push(e, w, event_key(next_ps - w.window_start_ps, EVENT_TIMER, TIMER_QP, 0))
         elif next_ps < w.least_ps:
             w.least_ps = next_ps
 

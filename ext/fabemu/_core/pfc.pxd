@@ -9,7 +9,7 @@ Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
 from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FOREVER, KIND_PFC, EVENT_PFC,
                      EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_XON, CROSSED_DYNAMIC,
-                     CROSSED_HEADROOM, CROSSED_STATIC, NONE)
+                     CROSSED_HEADROOM, CROSSED_STATIC, NONE, TIMER_REFRESH)
 from .packet cimport packet_t
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
@@ -19,6 +19,7 @@ from .mmu cimport mmu_is_static, mmu_threshold
 from .stats cimport stats_paused
 from .trace cimport pause_row_t, record_append
 from .wake cimport port_expect, port_kick
+from .watch cimport watch_paused
 
 
 cdef inline void pause_row(engine_t* e, worker_t* w, pause_t* pause, int32_t port_id, int32_t klass, int32_t end,
@@ -60,14 +61,11 @@ cdef inline int32_t pfc_root(const switch_t* mmu, const queue_t* pg, int32_t fir
     return best
 
 
-cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port, int32_t port_id,
-                           int32_t klass, ps_t now) noexcept nogil:
-    """XOFF is raised for a PG of this port."""
-    cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
-    cdef queue_t* pg = &e.queues[index]
+cdef inline pause_t* pause_begin(engine_t* e, worker_t* w, port_t* port, int64_t index, int32_t klass,
+                                 ps_t now) noexcept nogil:
+    """XOFF stands from now on for (port, class) `index`: a new row; the caller fills in why."""
     cdef pause_t* pause = &e.pauses[2 * index]
     port.xoff_mask |= <uint8_t>(1 << klass)
-    mmu.xoff_count += 1
     w.xoffs += 1
     if pause.xoff_ps >= 0:
         # XON was decided, but no frame has told the peer yet: the next one ends that row and begins this.
@@ -77,6 +75,16 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
     pause.start_ps = -1
     pause.xon_ps = -1
     pause.peer_until_ps = -1
+    return pause
+
+
+cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port, int32_t port_id,
+                           int32_t klass, ps_t now) noexcept nogil:
+    """XOFF is raised for a PG of this port."""
+    cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
+    cdef queue_t* pg = &e.queues[index]
+    cdef pause_t* pause = pause_begin(e, w, port, index, klass, now)
+    mmu.xoff_count += 1
     pause.ingress_bytes = pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes
     pause.headroom_bytes = pg.headroom_used_bytes
     pause.threshold_bytes = mmu_threshold(e, mmu, pg)
@@ -93,10 +101,11 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
 
 cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
                            ps_t now) noexcept nogil:
-    """XON is decided for a PG of this port."""
+    """XON is decided for a PG of this port, or for a class of a host port."""
     cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
     port.xoff_mask &= <uint8_t>~(1 << klass)
-    e.switches[port.node - e.plan.host_count].xoff_count -= 1
+    if port.node >= e.plan.host_count:
+        e.switches[port.node - e.plan.host_count].xoff_count -= 1
     pause.xon_ps = now
     if pause.sent_ps < 0:
         pause_row(e, w, pause, port_id, klass, PAUSE_END_XON, now, now)
@@ -183,7 +192,7 @@ cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_i
 cdef inline void pfc_set_refresh(engine_t* e, worker_t* w, port_t* port, int32_t port_id) noexcept nogil:
     """Put the timer key of this port where it belongs."""
     if port.refresh_ps < w.limit_ps:
-        events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0,
+        events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, TIMER_REFRESH,
                                     <uint64_t>port.local))
     else:
         port_expect(e, w, port_id, port.refresh_ps)
@@ -205,6 +214,8 @@ cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_
         stats_paused(queue, now)
         if (xoff_mask >> klass) & 1:
             queue.xoff_received += 1
+            if unlikely(e.watches != NULL):
+                watch_paused(e, w, port.node, <int64_t>port_id * e.plan.class_count + klass, now)
             queue.pause_until_ps = now + pause_ps if pause_ps > 0 else FOREVER
             queue.pause_since_ps = now
         elif queue.pause_until_ps > now:

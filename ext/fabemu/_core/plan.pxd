@@ -107,6 +107,11 @@ cdef struct plan_t:
     const int32_t* op_successor
     const int32_t* host_op_start
     const int32_t* host_op
+    const int64_t* port_rx_xoff_bytes
+    const int64_t* port_rx_xon_bytes
+    const int64_t* port_rx_buffer_bytes
+    ps_t deadlock_interval_ps       # 0 = at the end only
+    bint deadlock_stop
 
 
 cdef inline int64_t op_packets(const plan_t* plan, int32_t op) noexcept nogil:

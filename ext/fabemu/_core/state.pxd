@@ -240,9 +240,39 @@ cdef struct switch_t:
     ps_t latency_ps
     uint32_t* held                # (lossless class, ingress, egress) bytes; queue_t.held points into it
     int32_t port_count
-    int32_t xoff_count            # PGs for which XOFF stands
     uint32_t unusual              # UNUSUAL_* bits; 0 = plain: express lane and shortcuts apply
     int32_t cell_bytes            # buffers count whole cells of this size
+    int32_t xoff_count            # PGs for which XOFF stands, and queues in storm: above 0, nothing takes a shortcut
+    int32_t storm_count           # egress queues that the watchdog has found in storm
+
+# Watchdog of one switch.
+cdef struct watchdog_t:
+    ps_t poll_ps                  # 0 = no watchdog
+    ps_t detect_ps
+    ps_t restore_ps
+    ps_t next_ps                  # armed poll; FOREVER = none
+    uint8_t action                # WATCHDOG_*
+
+# What the watchdog knows of one egress queue.
+cdef struct watch_t:
+    ps_t left_ps                  # a frame left the queue
+    ps_t pause_begin_ps           # of the present continuous pause
+    uint8_t is_watched
+    uint8_t in_storm
+
+# Receiving side of one host port: data frames that wait to be processed, and the reasons for XOFF.
+cdef struct receiver_t:
+    packet_t* buffer
+    uint32_t head
+    uint32_t tail
+    uint32_t mask
+    uint8_t in_service
+    uint8_t storm_mask            # classes for which the host sends XOFF whatever it holds
+    uint8_t want_mask             # classes that fill the buffer
+    int64_t rate_bps              # 0 = stopped, -1 = unlimited
+    int64_t bytes                 # in the buffer, the frame in service included
+    int64_t class_bytes[8]
+    ps_t end_ps                   # of the service; FOREVER = none
 
 cdef struct record_buffer_t:
     char* data
@@ -294,7 +324,7 @@ cdef struct worker_t:
     int64_t delivered_bytes
     int64_t dropped
     int64_t dropped_bytes
-    int64_t drops[4]              # by cause
+    int64_t drops[8]              # by cause
     int64_t marks
     int64_t xoffs
     uint64_t row_digest           # over drops and pauses, whatever their order
@@ -310,6 +340,7 @@ cdef struct worker_t:
     record_buffer_t pauses
     record_buffer_t drop_rows
     record_buffer_t packets
+    record_buffer_t event_rows
 
 cdef struct fault_t:
     int32_t code
@@ -345,6 +376,13 @@ cdef struct engine_t:
     credit_port_t* credits        # per port; NULL = none
     uint8_t* port_dirty           # has statistics of the open interval
     switch_t* switches
+    watchdog_t* watchdogs         # per switch; NULL = there is none
+    watch_t* watches              # per (port, class); NULL with them
+    receiver_t* receivers         # per host port; NULL = no host is slow or storms
+    uint8_t* stuck_mask           # per port: classes whose egress queue waits for ever, while that is worked out
+    ps_t deadlock_next_ps         # next check; FOREVER = none
+    int32_t deadlock_count        # found so far
+    bint is_deadlocked            # the last check found one
     int64_t* egress_alpha_min_q16  # (switch, class): least over the ports
     host_t* hosts
     outbox_t* outboxes            # host ports * class_count

@@ -5,8 +5,9 @@ Invariant a port with an eligible frame has a transmit key no later than it can 
 Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XON, ECN.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_NO_ROUTE, FAULT_MEMORY,
-                     FLAG_CE, FOREVER, KIND_DATA, NONE, UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_NO_ROUTE, DROP_WATCHDOG,
+                     FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, NONE, UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT,
+                     UNUSUAL_WEIGHTS)
 from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
@@ -17,6 +18,7 @@ from .pfc cimport pfc_lower, pfc_raise, pfc_send, pfc_want_frame
 from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports
 from .wake cimport port_kick
+from .watch cimport WATCHDOG_DROP, WATCHDOG_FORWARD, watch_in_storm
 
 cdef extern from *:
     int ctz "__builtin_ctz"(uint32_t value) noexcept nogil
@@ -64,6 +66,8 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
     mmu_release(e, mmu, pg, size)
     if not (e.plan.lossless_mask >> klass) & 1:
         return False
+    if unlikely(e.watches != NULL):
+        e.watches[<int64_t>port_id * e.plan.class_count + klass].left_ps = now
     pg.held[port.local] -= <uint32_t>size
     return unlikely((e.ports[ingress_id].xoff_mask >> klass) & 1) and mmu_wants_xon(e, mmu, pg)
 
@@ -77,6 +81,23 @@ cdef inline void switch_depart(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
         pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
         pfc_want_frame(e, w, &e.ports[ingress_id], ingress_id, now)
     switch_send(e, w, port, port_id, klass, queue, packet, now)
+
+
+cdef inline void switch_flush(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int32_t klass,
+                              int32_t cause, ps_t now) noexcept nogil:
+    """Drop every frame that waits in an egress queue, oldest first; released as in a departure."""
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef int32_t first_port = port_id - port.local
+    cdef queue_t* queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+    cdef const packet_t* packet
+    cdef int32_t ingress_id
+    while queue.head != queue.tail:
+        packet = &queue.buffer[queue.head & queue.mask]
+        ingress_id = first_port + packet.ingress
+        drop_record(e, w, packet, node, ingress_id, klass, port_id, cause, now)
+        if switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now):
+            pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
+            pfc_want_frame(e, w, &e.ports[ingress_id], ingress_id, now)
 
 
 cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switch_t* mmu, int32_t ingress_id,
@@ -115,7 +136,8 @@ cdef inline ps_t switch_choose(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
         mask &= mask - 1
         queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
         eligible_ps = queue.buffer[queue.head & queue.mask].time_ps + mmu.latency_ps
-        if queue.pause_until_ps > eligible_ps:
+        if queue.pause_until_ps > eligible_ps and not (mmu.storm_count > 0 and watch_in_storm(
+                e, <int64_t>port_id * e.plan.class_count + klass, WATCHDOG_FORWARD, port.node)):
             eligible_ps = queue.pause_until_ps
         if eligible_ps <= now:
             switch_depart(e, w, mmu, first_port, port, port_id, klass, queue, now)
@@ -147,6 +169,11 @@ cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, switch_t
     if unlikely(egress_id < 0):
         drop_record(e, w, packet, node, ingress_id, klass, NONE, DROP_NO_ROUTE, now)
         return
+    if unlikely(mmu.storm_count > 0) and (
+            watch_in_storm(e, <int64_t>egress_id * e.plan.class_count + klass, WATCHDOG_DROP, node)
+            or watch_in_storm(e, <int64_t>ingress_id * e.plan.class_count + klass, WATCHDOG_DROP, node)):
+        drop_record(e, w, packet, node, ingress_id, klass, egress_id, DROP_WATCHDOG, now)
+        return
     verdict = switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now)
     if ((e.plan.lossless_mask >> klass) & 1 and not (ingress.xoff_mask >> klass) & 1
             and mmu_wants_xoff(e, mmu, &e.queues[<int64_t>ingress_id * e.plan.class_count + klass])
@@ -165,7 +192,8 @@ cdef inline void switch_kick(engine_t* e, worker_t* w, const switch_t* mmu, int3
     cdef ps_t when_ps = now + mmu.latency_ps
     if egress.busy_until_ps > when_ps:
         when_ps = egress.busy_until_ps
-    if pause_until_ps > when_ps:
+    if pause_until_ps > when_ps and not (mmu.storm_count > 0 and watch_in_storm(
+            e, <int64_t>egress_id * e.plan.class_count + klass, WATCHDOG_FORWARD, egress.node)):
         when_ps = pause_until_ps
     if when_ps < FOREVER:
         port_kick(e, w, egress, egress_id, when_ps)

@@ -7,8 +7,9 @@ Invariant within a buffer the rows of one device are in the order of its events;
 """
 from libc.stdlib cimport realloc
 from libc.string cimport memset
-from .types cimport int32_t, int64_t, uint8_t, ps_t, unlikely, FAULT_MEMORY
-from .state cimport engine_t, record_buffer_t
+from .types cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FAULT_MEMORY
+from .rng cimport fold64
+from .state cimport engine_t, record_buffer_t, worker_t
 
 cdef struct flow_row_t:
     ps_t emit_ps
@@ -78,6 +79,20 @@ cdef struct packet_row_t:
     int32_t pad_1
 
 
+cdef struct event_row_t:
+    ps_t emit_ps
+    int32_t node
+    int32_t port
+    int64_t value
+    int32_t klass
+    int32_t qp
+    int32_t group
+    uint8_t kind
+    uint8_t pad_0
+    uint8_t pad_1
+    uint8_t pad_2
+
+
 cdef inline void* record_append(engine_t* e, record_buffer_t* buffer) noexcept nogil:
     """Room for one more row; NULL (and a fault) when there is no memory."""
     cdef int64_t capacity
@@ -94,3 +109,21 @@ cdef inline void* record_append(engine_t* e, record_buffer_t* buffer) noexcept n
     memset(buffer.data + buffer.count * buffer.size, 0, <size_t>buffer.size)
     buffer.count += 1
     return buffer.data + (buffer.count - 1) * buffer.size
+
+
+cdef inline void event_record(engine_t* e, worker_t* w, ps_t now, int32_t kind, int32_t node, int32_t port,
+                              int32_t klass, int32_t qp, int64_t value, int32_t group) noexcept nogil:
+    """Something worth telling has happened; NONE for what does not apply."""
+    cdef event_row_t* row = <event_row_t*>record_append(e, &w.event_rows)
+    w.row_digest += fold64(fold64(fold64(fold64(1, <uint64_t>now), (<uint64_t>kind << 32) | <uint32_t>port),
+                                  (<uint64_t>klass << 32) | <uint32_t>qp), <uint64_t>value)
+    if row == NULL:
+        return
+    row.emit_ps = now
+    row.node = node
+    row.port = port
+    row.value = value
+    row.klass = klass
+    row.qp = qp
+    row.group = group
+    row.kind = <uint8_t>kind

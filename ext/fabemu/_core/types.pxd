@@ -36,6 +36,21 @@ cdef enum:
     EVENT_OPERATION = 3
     EVENT_TRANSMIT = 4
 
+# Rows of the events table, beside the control actions.
+cdef enum:
+    EVENT_ROW_STORM = 16
+    EVENT_ROW_RESTORED = 17
+    EVENT_ROW_DEADLOCK = 18
+    EVENT_ROW_QP_ERROR = 19
+
+# Timers of one device and instant, in their order.
+cdef enum:
+    TIMER_SERVICE = 0             # a slow receiver is done with a frame
+    TIMER_QP = 1                  # QP timeouts
+    TIMER_REFRESH = 2             # PFC frames
+    TIMER_CREDIT = 3              # credit frames
+    TIMER_WATCHDOG = 4            # polls
+
 cdef enum:
     KIND_DATA = 0
     KIND_ACK = 1
@@ -58,7 +73,11 @@ cdef enum:
     DROP_SHARED_FULL = 1
     DROP_EGRESS_FULL = 2
     DROP_NO_ROUTE = 3
-    DROP_CAUSES = 4
+    DROP_WATCHDOG = 4
+    DROP_LINK_DOWN = 5
+    DROP_CORRUPT = 6
+    DROP_RECEIVER_FULL = 7
+    DROP_CAUSES = 8
 
 # What keeps a switch off the express lane and the shortcuts; each owner sets and clears its own bit.
 cdef enum:

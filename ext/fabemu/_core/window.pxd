@@ -8,30 +8,35 @@ Order     docs/MODEL.md 5.
 from libc.string cimport memset
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, prefetch, CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
-                     KIND_PFC)
+                     KIND_PFC, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .packet cimport packet_t, packet_class
 from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
 from .check cimport check_device
+from .deadlock cimport deadlock_checks_before
 from .express cimport express_applies, express_run
 from .inbox cimport inbox_add, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key
 from .nic_send cimport host_run_timers
-from .nic cimport host_arrival, host_run_operations, host_transmit
+from .nic cimport host_run_operations, host_transmit
 from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
 from .stats cimport stats_area, stats_paused
+from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_append
 from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag
+from .watch cimport watch_can_act, watch_is_work, watch_set_key
+from .watchdog cimport watchdog_poll
 
 cdef enum:
     RUNNING = 0
     STOPPED = 1
     DRAINED = 2
     FAULTED = 3
+    DEADLOCKED = 4
     ROUNDS_MAX = 1000000
 
 
@@ -110,7 +115,7 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
             events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
         if unlikely(port.refresh_ps < w.limit_ps):
             w.has_special = True
-            events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, 0, local))
+            events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, TIMER_REFRESH, local))
         if unlikely(port.pending_count > 0):
             pending = &e.pendings[port_id]
             position = pending.head
@@ -128,6 +133,10 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         host_set_op_key(e, w, node)
         host.timer_key_ps = FOREVER
         host_set_timer_key(e, w, node)
+        if unlikely(e.receivers != NULL):
+            receiver_set_keys(e, w, node)
+    elif unlikely(e.watches != NULL):
+        watch_set_key(e, w, node)
 
 
 cdef inline void visit_leave(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -225,6 +234,24 @@ cdef inline int32_t visit_arrivals(engine_t* e, worker_t* w, int32_t node, uint6
     return count
 
 
+cdef inline void visit_timer(engine_t* e, worker_t* w, int32_t node, int32_t port_id, uint64_t timer,
+                             ps_t now) noexcept nogil:
+    """A timer key of the device has come up; its owner knows whether it still stands."""
+    cdef port_t* port = &e.ports[port_id]
+    if timer == TIMER_REFRESH:
+        if port.refresh_ps == now:
+            port.refresh_ps = FOREVER
+            if port.xoff_mask != 0:
+                pfc_want_frame(e, w, port, port_id, now)
+                events_count(w, 1, now)
+    elif timer == TIMER_SERVICE:
+        receiver_serve(e, w, node, port_id, now)
+    elif timer == TIMER_WATCHDOG:
+        watchdog_poll(e, w, node, now)
+    elif e.hosts[node].timer_key_ps == now:
+        host_run_timers(e, w, node, now)
+
+
 cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now, bint is_host) noexcept nogil:
     """Run every event of the device at `now`, class by class (MODEL 5)."""
     cdef int32_t first_port = e.plan.node_port_start[node]
@@ -248,7 +275,7 @@ cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now,
                 sort_ports(w, w.arrivals, NULL, count, now)
             for index in range(count):
                 port = &e.ports[first_port + w.arrivals[index]]
-                host_arrival(e, w, node, &port.ring[(port.head - 1) & port.mask], now)
+                host_receive(e, w, node, first_port + w.arrivals[index], &port.ring[(port.head - 1) & port.mask], now)
         elif event_class == EVENT_TRANSMIT:
             # A key that an earlier one overtook may have been set again.
             while w.heap_count > 0 and w.heap[0] == key:
@@ -260,16 +287,7 @@ cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now,
             events_count(w, 1, now)
         elif event_class == EVENT_TIMER:
             events_pop(w)
-            if is_host:
-                if e.hosts[node].timer_key_ps == now:
-                    host_run_timers(e, w, node, now)
-                continue
-            port = &e.ports[port_id]
-            if port.refresh_ps == now:
-                port.refresh_ps = FOREVER
-                if port.xoff_mask != 0:
-                    pfc_want_frame(e, w, port, port_id, now)
-                    events_count(w, 1, now)
+            visit_timer(e, w, node, port_id, (key >> KEY_VARIANT_SHIFT) & 15, now)
         else:
             events_pop(w)
             if e.hosts[node].op_key_ps == now:
@@ -351,8 +369,8 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
             e.ports[port_id].head += 1
             events_count(w, 1, now)
             if is_host:
-                host_arrival(e, w, node, &e.ports[port_id].ring[(e.ports[port_id].head - 1) & e.ports[port_id].mask],
-                             now)
+                host_receive(e, w, node, port_id,
+                             &e.ports[port_id].ring[(e.ports[port_id].head - 1) & e.ports[port_id].mask], now)
                 if host_next_op_ps(e, node) <= now:
                     visit_instant(e, w, node, now, is_host)
             else:
@@ -498,6 +516,9 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
         end_ps = w.window_start_ps + (<ps_t>1 << e.window_shift)
         if w.window_start_ps > e.now_ps:
             e.now_ps = w.window_start_ps if w.window_start_ps < stop_ps else stop_ps
+        if unlikely(e.deadlock_next_ps <= e.now_ps) and deadlock_checks_before(
+                e, w, e.now_ps + 1 if e.now_ps < stop_ps else stop_ps):
+            return DEADLOCKED
         if e.now_ps >= stop_ps:
             close_intervals_before(e, w, stop_ps)
             return STOPPED if work_left(e) else DRAINED
@@ -507,6 +528,11 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
         w.limit_ps = end_ps if end_ps < stop_ps else stop_ps
         if e.plan.sample_ps > 0 and e.sample_start_ps + e.plan.sample_ps < w.limit_ps:
             w.limit_ps = e.sample_start_ps + e.plan.sample_ps
+        if unlikely(e.deadlock_next_ps < w.limit_ps):
+            w.limit_ps = e.deadlock_next_ps
+        if unlikely(e.now_ps <= e.last_hop_ps + STALL_PS < w.limit_ps - 1):
+            # A stall is judged at the same instant wherever windows are cut.
+            w.limit_ps = e.last_hop_ps + STALL_PS + 1
         slot = e.window_index & (WHEEL_SLOTS - 1)
         while e.far.count > 0 and e.far.entries[0].time_ps < end_ps:
             node = e.far.entries[0].node
@@ -527,8 +553,11 @@ cdef inline bint work_left(const engine_t* e) noexcept nogil:
     cdef const host_t* host
     cdef int64_t index
     cdef int32_t node
-    if w.link_sent != w.link_received or w.sent != w.delivered + w.dropped:
+    if w.link_sent != w.link_received or w.sent != w.delivered + w.dropped or watch_is_work(e):
         return True
+    for index in range(e.host_port_count if e.receivers != NULL else 0):
+        if e.receivers[index].storm_mask:
+            return True
     for index in range(e.plan.port_count):
         if e.ports[index].pfc_pending or e.ports[index].pending_count > 0:
             return True
@@ -562,6 +591,8 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
             position += 1
         if port_id >= e.host_port_count:
             continue
+        if e.receivers != NULL and receiver_is_busy(&e.receivers[port_id]):
+            return False
         for klass in range(e.plan.class_count):
             box = &e.outboxes[<int64_t>port_id * e.plan.class_count + klass]
             if (box.ready.count > 0 or box.control.head != box.control.tail) and (
@@ -574,7 +605,7 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
         for index in range(host.timers.count):
             if e.qp_slot[host.timers.entries[index].id] >= 0:
                 return False
-    return True
+    return not watch_can_act(e)
 
 
 cdef inline int32_t run_heap(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
@@ -585,6 +616,9 @@ cdef inline int32_t run_heap(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop
             return RUNNING
         if e.far.count == 0:
             return DRAINED
+        if unlikely(e.deadlock_next_ps <= e.far.entries[0].time_ps) and deadlock_checks_before(
+                e, w, e.far.entries[0].time_ps + 1 if e.far.entries[0].time_ps < stop_ps else stop_ps):
+            return DEADLOCKED
         if e.far.entries[0].time_ps >= stop_ps:
             e.now_ps = stop_ps
             close_intervals_before(e, w, stop_ps)

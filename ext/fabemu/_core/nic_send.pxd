@@ -7,8 +7,8 @@ Source    InfiniBand Architecture 1.4, 9.7 (reliable connection, go-back-N); doc
 """
 from libc.stdlib cimport realloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, CC_FIXED, CLASS_SHIFT,
-                     EVENT_ROW_QP_ERROR, FAULT_MEMORY, FAULT_ROUTE, FLAG_ECHO, FLAG_FIRST, FLAG_LAST, FOREVER, KIND_DATA,
-                     KIND_NAK, NONE, PSN_HALF, PSN_MASK, STATUS_FAILED, STATUS_NOT_RUN)
+                     EVENT_ROW_QP_ERROR, FAULT_MEMORY, FAULT_ROUTE, FLAG_ECHO, FLAG_FIRST, FLAG_LAST, FOREVER,
+                     KIND_DATA, KIND_NAK, NONE, PSN_HALF, PSN_MASK, STATUS_FAILED, STATUS_NOT_RUN)
 from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
 from .state cimport engine_t, worker_t, port_t, host_t, qp_t

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fabemu.compile.wiring import Wiring
 from fabemu.errors import Problem, ScenarioError
 from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
-from fabemu.scenario.device import Switch
+from fabemu.scenario.device import Pfc, Switch
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
 from fabemu.units import format_bytes, format_rate, format_time
@@ -47,6 +47,11 @@ class _PortKind:
     rate_bps: int
     delay_ps: int
     response_ps: int  # of the peer, to the PFC frames that this port sends
+
+    @property
+    def pfc(self) -> Pfc:
+        """Parameters of the lossless classes at such a port."""
+        return self.switch.pfc.at_link(self.rate_bps, self.delay_ps)
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ def _bound_bytes(kind: _PortKind, frames: FrameLimits) -> int:
 def _kind_parameters(scenario: Scenario, kind: _PortKind, nic_rate_bps: int, frames: FrameLimits) -> NDArray[np.int64]:
     """(8, C) parameters of one kind of port."""
     classes = scenario.classes_by_priority
-    switch, pfc, lossy = kind.switch, kind.switch.pfc, kind.switch.lossy
+    switch, pfc, lossy = kind.switch, kind.pfc, kind.switch.lossy
     if pfc.headroom != "auto":
         headroom = pfc.headroom
     elif scenario.compat == "ns3":
@@ -219,9 +224,9 @@ def _pools(
     if scenario.compat == "ns3":
         # That simulator sets aside one headroom and one reserve per port, whatever the number of classes.
         rules = [
-            (kind.switch.pfc.reserved, ns3_headroom_bytes(rate_bps=kind.rate_bps, delay_ps=kind.delay_ps))
-            if kind.switch.pfc.headroom == "auto"
-            else (kind.switch.pfc.reserved, kind.switch.pfc.headroom)
+            (kind.pfc.reserved, ns3_headroom_bytes(rate_bps=kind.rate_bps, delay_ps=kind.delay_ps))
+            if kind.pfc.headroom == "auto"
+            else (kind.pfc.reserved, kind.pfc.headroom)
             for kind in members
         ]
         terms = np.array([*rules, (0, 0)], dtype=np.int64).reshape(-1, 2)[kind_of_port[first:]]

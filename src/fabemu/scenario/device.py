@@ -28,7 +28,7 @@ from fabemu.scenario.quantity import (
     Time,
 )
 from fabemu.scenario.table import Broken, PartialTable, SelfOverlaid, Table, optional, partial
-from fabemu.units import format_bytes, format_rate
+from fabemu.units import format_bytes, format_length, format_rate
 
 IB_MTUS = (256, 512, 1024, 2048, 4096)
 """Path MTUs of InfiniBand, bytes of payload."""
@@ -213,6 +213,24 @@ class Ecn(Table):
         return EcnThresholds(item.kmin, item.kmax, item.pmax)
 
 
+class PfcAtLink(Table):
+    """Priority groups of the ports of one rate, by the length of the cable. What is not given is that of [switch.pfc].
+
+    A port takes the entry of its rate with the shortest cable that is not below its own; if all are, the longest.
+    """
+
+    rate: Rate = Field(description="rate of the port")
+    length: Length = Field(description="the longest cable that this is made for, 5 ns/m")
+    headroom: SizeOrAuto | None = optional(None, description="headroom of each priority group")
+    reserved: Size32 | None = optional(None, description="reserved bytes of each priority group")
+    xon_offset: Size32 | None = optional(None, description="XON when the use has fallen this far below the threshold")
+
+    @property
+    def delay_ps(self) -> int:
+        """Propagation delay of its cable."""
+        return int(delay_of_length(self.length))
+
+
 class Pfc(Table):
     """Shared buffer and PFC of the lossless classes, per ingress port and class (priority group)."""
 
@@ -232,6 +250,25 @@ class Pfc(Table):
     response_delay: Time = optional(
         "0ns", description="from receipt of a PFC frame to its effect; at most 614.4ns in 802.1Qbb"
     )
+    by_link: tuple[PfcAtLink, ...] = optional((), description="headroom and the like by rate and cable of the port")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        seen: set[tuple[int, Any]] = set()
+        for index, item in enumerate(self.by_link):
+            if (item.rate, item.length) in seen:
+                text = f"{format_rate(item.rate)} and {format_length(item.length)} are listed twice"
+                yield ("by_link", index, "length"), text
+            seen.add((item.rate, item.length))
+
+    def at_link(self, rate_bps: int, delay_ps: int) -> Pfc:
+        """Parameters of a port of this rate, whose cable has this delay."""
+        entries = sorted((item for item in self.by_link if item.rate == rate_bps), key=lambda item: item.delay_ps)
+        if not entries:
+            return self
+        entry = next((item for item in entries if item.delay_ps >= delay_ps), entries[-1])
+        given = {key: getattr(entry, key) for key in ("headroom", "reserved", "xon_offset")}
+        return self.model_copy(update={key: value for key, value in given.items() if value is not None})
 
 
 class Lossy(Table):
@@ -245,6 +282,11 @@ class Lossy(Table):
 class Switch(Table):
     """One switch."""
 
+    profile: Text | None = optional(
+        None,
+        description="file with a [switch] table, as `fabemu import sonic` writes it, for what the keys beside this one"
+        " do not say; see Switch profiles",
+    )
     buffer: PositiveSize = optional("64MiB", description="whole packet buffer: shared pool, reserved and headroom")
     latency: Time = optional("0ns", description="pipeline: from arrival to the earliest departure")
     ecmp_seed: HashSeed = optional(
@@ -253,6 +295,11 @@ class Switch(Table):
     pfc: Pfc = optional(default_factory=Pfc, description="lossless classes")
     lossy: Lossy = optional(default_factory=Lossy, description="lossy classes")
     ecn: Ecn = optional(default_factory=Ecn, description="ECN marking")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.profile is not None:
+            yield ("profile",), "a profile is taken in by load_scenario and scenario_from_dict only"
 
 
 class CongestionControl(SelfOverlaid):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import re
-import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +11,10 @@ from typing import Any
 
 from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.model import Scenario
-from fabemu.scenario.positions import Path, Position, nearest_position, toml_positions
+from fabemu.scenario.positions import Path, Position, toml_positions
 from fabemu.scenario.problems import Place, path_text, scenario_problems
-
-_TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-FILE_BYTES_MAX = 256 * 2**20
+from fabemu.scenario.profile import take_in_profiles
+from fabemu.scenario.text import parse_toml, read_text
 
 
 def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
@@ -43,93 +39,23 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
         raise ScenarioError(
             Problem(source, "", "the file is empty: a scenario needs [fabric] and at least one [[workload]]")
         )
-    return _build(data, source, text, overrides, FilePath(source).stem)
+    return _build(data, source, text, overrides, FilePath(source).stem, FilePath(source).parent)
 
 
 def scenario_from_toml(text: str, source: str = "<toml>", overrides: Sequence[str] = ()) -> Scenario:
-    """Read a scenario from TOML text; `source` stands for the file's name in messages. Raises ScenarioError."""
-    return _build(parse_toml(text, source), source, text, overrides, None)
+    """Read a scenario from TOML text; `source` stands for the file's name in messages. Raises ScenarioError.
+
+    Switch profiles are looked for in the current directory.
+    """
+    return _build(parse_toml(text, source), source, text, overrides, None, FilePath())
 
 
 def scenario_from_dict(data: Mapping[str, Any], source: str = "<dict>", overrides: Sequence[str] = ()) -> Scenario:
-    """Validate a scenario given as the dict that its TOML would give. Raises ScenarioError."""
-    return _build(_copied(dict(data)), source, "", overrides, None)
+    """Validate a scenario given as the dict that its TOML would give. Raises ScenarioError.
 
-
-def read_text(source: str) -> str:
-    """Read a text file of the user.
-
-    Raises
-    ------
-    ScenarioError
-        Not there, not a regular file (a FIFO is not even opened), not readable or not UTF-8.
+    Switch profiles are looked for in the current directory.
     """
-    try:
-        mode = os.stat(source).st_mode
-        if stat.S_ISDIR(mode):
-            raise ScenarioError(Problem(source, "", "is a directory; give the scenario file in it"))
-        if not stat.S_ISREG(mode):
-            raise ScenarioError(Problem(source, "", f"is {_file_kind(mode)}, not a regular file"))
-        with open(source, "rb") as file:
-            raw = file.read(FILE_BYTES_MAX + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, ScenarioError):
-            raise
-        raise ScenarioError(Problem(source, "", _reason(error))) from None
-    if len(raw) > FILE_BYTES_MAX:
-        raise ScenarioError(
-            Problem(source, "", "is larger than 256 MiB; put flows into a file of their own (flow-file)")
-        )
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        message = f"not valid UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}; save the file as UTF-8"
-        raise ScenarioError(Problem(f"{source}:{line}", "", message, line=line)) from None
-
-
-def _file_kind(mode: int) -> str:
-    if stat.S_ISFIFO(mode):
-        return "a FIFO (named pipe)"
-    if stat.S_ISSOCK(mode):
-        return "a socket"
-    return "a device"
-
-
-def _reason(error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, PermissionError):
-        return "cannot be read: permission denied"
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return "no such file: the name is too long"
-    return f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else f"cannot be read: {error}"
-
-
-def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """Parse TOML text. Raises ScenarioError with line and column."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(_toml_problem(text, source, str(error))) from None
-    except RecursionError:
-        raise ScenarioError(Problem(source, "", "is nested too deeply")) from None
-    except ValueError as error:
-        # Python refuses to read integers of thousands of digits.
-        raise ScenarioError(Problem(source, "", f"not valid TOML: {error}")) from None
-
-
-def _toml_problem(text: str, source: str, message: str) -> Problem:
-    place = _TOML_PLACE.search(message)
-    reason = _TOML_PLACE.sub("", message)
-    if place is None:
-        return Problem(source, "", f"not valid TOML: {reason}")
-    if place[1] is None:
-        line, column = text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
-        reason += " (at the end of the file)"
-    else:
-        line, column = int(place[1]), int(place[2])
-    return Problem(f"{source}:{line}:{column}", "", f"not valid TOML: {reason}", line=line)
+    return _build(_copied(dict(data)), source, "", overrides, None, FilePath())
 
 
 def _build(
@@ -138,8 +64,10 @@ def _build(
     text: str,
     overrides: Sequence[str],
     name: str | None,
+    base_dir: FilePath,
 ) -> Scenario:
     options, problems = apply_overrides(data, overrides)
+    taken = take_in_profiles(data, base_dir)
     if name and "name" not in data:
         data["name"] = name
 
@@ -152,18 +80,31 @@ def _build(
         for length in range(len(path), 0, -1):
             if path[:length] in options:
                 return Place(options[path[:length]], None)
-        if path not in positions:
+        if path not in positions and path not in taken.origins:
             # A table that is not in the file was made by an option that set something in it.
             for changed, option in options.items():
                 if path and changed[: len(path)] == path:
                     return Place(option, None)
-        position = nearest_position(positions, path)
-        return Place(source, None) if position is None else Place(f"{source}:{position.line}", position.line)
+        for length in range(len(path), 0, -1):
+            if path[:length] in taken.origins:
+                return Place(str(taken.origins[path[:length]]), None)
+            if path[:length] in positions:
+                line = positions[path[:length]].line
+                return Place(f"{source}:{line}", line)
+        return Place(source, None)
 
+    for problem in taken.problems:
+        here = place(_path(problem.path))
+        problems.append(problem if problem.where else replace(problem, where=here.where, line=here.line))
     scenario, found = scenario_problems(data, place)
     if scenario is None or problems:
         raise ScenarioError([*problems, *found])
     return scenario
+
+
+def _path(text: str) -> Path:
+    """Read a key path as `path_text` writes it."""
+    return tuple(int(part) if part.isdecimal() else part for part in text.split(".")) if text else ()
 
 
 def locate(error: ScenarioError, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> ScenarioError:
@@ -182,14 +123,15 @@ def locate(error: ScenarioError, path: str | os.PathLike[str], overrides: Iterab
         With a place for every problem: that of its key, or else of the nearest table around it, or else the file.
     """
     source = os.fspath(path)
-    lines: dict[str, int] = {}
+    places: dict[str, tuple[str, int]] = {}
     options: dict[str, str] = {}
     try:
         text = read_text(source)
-        lines = {path_text(key): position.line for key, position in _positions(text).items()}
-        options = {
-            path_text(key): option for key, option in apply_overrides(parse_toml(text, source), overrides)[0].items()
-        }
+        data = parse_toml(text, source)
+        options = {path_text(key): option for key, option in apply_overrides(data, overrides)[0].items()}
+        taken = take_in_profiles(data, FilePath(source).parent)
+        places = {path_text(key): (origin.source, origin.line) for key, origin in taken.origins.items()}
+        places |= {path_text(key): (source, position.line) for key, position in _positions(text).items()}
     except ScenarioError:
         pass  # the file has changed since; its name still helps
 
@@ -201,8 +143,9 @@ def locate(error: ScenarioError, path: str | os.PathLike[str], overrides: Iterab
             key = ".".join(parts[:length])
             if key in options:
                 return replace(problem, where=options[key])
-            if key in lines:
-                return replace(problem, where=f"{source}:{lines[key]}", line=lines[key])
+            if key in places:
+                file, line = places[key]
+                return replace(problem, where=f"{file}:{line}", line=line)
         return replace(problem, where=source)
 
     return ScenarioError(located(problem) for problem in error.problems)

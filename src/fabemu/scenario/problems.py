@@ -171,7 +171,11 @@ def _homes() -> dict[str, str]:
             tables = inner_tables(info.annotation)
             if not tables:
                 places.setdefault(key, []).append(path)
-            elif len(tables) == 1 and not is_mapping(info.annotation) and key not in ("override", "by_rate", "class"):
+            elif (
+                len(tables) == 1
+                and not is_mapping(info.annotation)
+                and key not in ("override", "by_rate", "by_link", "class")
+            ):
                 walk(tables[0], f"{path}.{key}" if path else key)
 
     walk(Scenario, "")

@@ -102,6 +102,23 @@ In Python the attributes of `fabemu.scenario.Scenario` have the names of the key
 is `classes`, and the `class` of a workload is `class_name`. Objects are built with the same values as in a file
 (`Link(rate="200Gbps")`), or with `scenario_from_dict`. A word such as `"auto"` stays that word. `scenario.link_for`,
 `switch_for` and `nic_for` give the parameters of one device with its tier and overrides worked in.
+
+## Switch profiles
+
+`profile = "leaf.toml"` in [switch], [switch.tier.NAME] or [[switch.override]] takes in the [switch] table of another
+file, below the keys that stand beside `profile`: what the scenario says itself at that place goes before. File names
+are relative to the scenario. `fabemu import sonic config_db.json` writes such a file. Besides [switch] it may hold
+
+- `[map]`: what the switch makes of the classes. `dscp = { 26 = 3, default = 0 }`: the queue of each DSCP, by which
+  `class_map` follows for the classes of the scenario; `lossless = [3, 4]`: the queues with PFC, which
+  the classes must agree with; `weights = { 3 = 15 }`: by which `weights` follows. Queue numbers are priorities of
+  classes.
+- `[[class]]`: the classes that it was made for. A scenario without [[class]] has these.
+- `[[switch.override]]` with `peer` and no `name`: single ports; such a profile is for one switch, in
+  [[switch.override]].
+
+A resolved scenario (`fabemu check --show`, and the copy in a run's directory) holds what its profiles say, not their
+names.
 """
 
 

@@ -488,8 +488,8 @@ class _Conversion:
             else:
                 has = f"PFC for priorities {sorted(enabled)}" if enabled else "no PFC"
                 self.note(
-                    f"{port} has {has}, the others {sorted(self.pfc)}: not carried over; write pfc.enabled for that port "
-                    "in [[switch.override]] with its peer"
+                    f"{port} has {has}, the others {sorted(self.pfc)}: write pfc.enabled for that port in "
+                    "[[switch.override]] with its peer"
                 )
         return lines
 

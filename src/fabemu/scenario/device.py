@@ -282,11 +282,6 @@ class Lossy(Table):
 class Switch(Table):
     """One switch."""
 
-    profile: Text | None = optional(
-        None,
-        description="file with a [switch] table, as `fabemu import sonic` writes it, for what the keys beside this one"
-        " do not say; see Switch profiles",
-    )
     buffer: PositiveSize = optional("64MiB", description="whole packet buffer: shared pool, reserved and headroom")
     latency: Time = optional("0ns", description="pipeline: from arrival to the earliest departure")
     ecmp_seed: HashSeed = optional(
@@ -295,6 +290,11 @@ class Switch(Table):
     pfc: Pfc = optional(default_factory=Pfc, description="lossless classes")
     lossy: Lossy = optional(default_factory=Lossy, description="lossy classes")
     ecn: Ecn = optional(default_factory=Ecn, description="ECN marking")
+    profile: Text | None = optional(
+        None,
+        description="file with a [switch] table, as `fabemu import sonic` writes it, for what the keys beside this one"
+        " do not say; see Switch profiles",
+    )
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""

@@ -65,11 +65,18 @@ cdef inline void host_count(engine_t* e, worker_t* w, port_t* port, int32_t port
     e.last_hop_ps = now
 
 
+cdef inline int64_t control_bytes(const engine_t* e, const control_queue_t* queue) noexcept nogil:
+    """Frame that nic_send_control would send now."""
+    if queue.buffer[queue.head & queue.mask].kind == KIND_CNP:
+        return e.plan.cnp_bytes
+    return e.plan.ack_bytes
+
+
 cdef inline void nic_send_control(engine_t* e, worker_t* w, port_t* port, int32_t port_id,
                                   control_queue_t* queue, ps_t now) noexcept nogil:
     cdef const control_t* entry = &queue.buffer[queue.head & queue.mask]
     cdef int64_t klass = entry.flags >> CLASS_SHIFT
-    cdef int64_t size = e.plan.cnp_bytes if entry.kind == KIND_CNP else e.plan.ack_bytes
+    cdef int64_t size = control_bytes(e, queue)
     cdef packet_t* packet = link_begin(e, w, port, port_id, size, now, link_wire_ps(&e.plan, port, size))
     if packet == NULL:
         return

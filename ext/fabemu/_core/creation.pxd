@@ -362,7 +362,7 @@ cdef inline void creation_host_arrival(engine_t* e, worker_t* w, creation_t* c, 
         slot = e.qp_slot[packet.qp]
         if slot >= 0:
             port_id = e.hosts[node].qps[slot].port
-    host_arrival(e, w, node, packet, now)
+    host_arrival(e, w, node, e.plan.node_port_start[node], packet, now)
     if port_id >= 0:
         e.touched_port = port_id
         if nic.cc == CC_ADAPTER and e.qp_slot[packet.qp] == slot:

@@ -39,6 +39,7 @@ FAULT_TEXTS = {
     6: "a QP has no way to its peer",
     7: "a device made more transmit choices at one instant than it has ports for",
     8: "a queue does not hold the bytes it counts, or a port forgot an event",
+    9: "a credit frame gives back what was not sent, or takes back what was freed",
 }
 """What each fault code of the core means."""
 
@@ -390,7 +391,8 @@ cdef class Engine:
     cdef _set_window(self, int divisor):
         """Lookahead: the least time from the start of a transmission to its arrival, over all links."""
         cdef plan_t* p = &self.e.plan
-        cdef int64_t least_bytes = min(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, frame_bytes_of(self.e, 0, False))
+        cdef int64_t least_bytes = min(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.credit_bytes,
+                                       frame_bytes_of(self.e, 0, False))
         cdef ps_t least_ps = FOREVER, ahead_ps
         cdef int32_t port
         for port in range(p.port_count):
@@ -757,6 +759,7 @@ cdef class Engine:
             "marks": w.marks,
             "xoffs": w.xoffs,
             "pfc_frames": w.pfc_sent,
+            "credit_frames": w.credit_frames,
             "drops_headroom_full": w.drops[0],
             "drops_shared_full": w.drops[1],
             "drops_egress_full": w.drops[2],

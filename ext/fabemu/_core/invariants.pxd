@@ -3,7 +3,7 @@
 Owns      invariants_hold.
 Invariant it changes nothing, so it can be asked at any time between two steps.
 """
-from .types cimport int32_t, int64_t, uint32_t, ps_t, KIND_PFC
+from .types cimport int32_t, int64_t, uint32_t, ps_t, KINDS_OF_LINKS
 from .mmu cimport mmu_charged
 from .packet cimport packet_t
 from .plan cimport plan_t
@@ -34,7 +34,7 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
         position = e.ports[port].head
         while position != e.ports[port].tail:
             packet = &e.ports[port].ring[position & e.ports[port].mask]
-            if packet.kind == KIND_PFC:
+            if (KINDS_OF_LINKS >> packet.kind) & 1:
                 pfc_on_links += 1
             else:
                 on_links += 1

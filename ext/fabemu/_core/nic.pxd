@@ -7,20 +7,24 @@ Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 from libc.stdlib cimport free
 from .types cimport (int32_t, int64_t, ps_t, unlikely, FOREVER, KIND_CNP, KIND_DATA, NONE, OP_RECV, OP_SEND,
                      STATUS_FAILED, STATUS_POSTED)
-from .packet cimport packet_t
+from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, ready_t
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
 from .wake cimport events_count, port_kick
-from .pfc cimport pfc_send
 from .operation cimport host_add_due, host_set_op_key, operation_done
-from .control cimport nic_send_control
-from .nic_send cimport nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_post, qp_sendable
+from .control cimport control_bytes, nic_send_control
+from .credit cimport credit_free, credit_limits, credit_spend, credit_suffices, pending_send
+from .nic_send cimport (nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_next_bytes, qp_post,
+                        qp_sendable)
 from .nic_receive cimport nic_on_data
 
 
-cdef inline void host_arrival(engine_t* e, worker_t* w, int32_t node, const packet_t* packet, ps_t now) noexcept nogil:
+cdef inline void host_arrival(engine_t* e, worker_t* w, int32_t node, int32_t port_id, const packet_t* packet,
+                              ps_t now) noexcept nogil:
+    """A frame that has come in by a port of the host is dealt with, and has left its buffer."""
     cdef int32_t slot
     cdef host_t* host
+    credit_free(e, w, port_id, <int32_t>packet_class(packet), packet.size, now)
     w.delivered += 1
     w.delivered_bytes += packet.size
     if packet.kind == KIND_DATA:
@@ -32,6 +36,31 @@ cdef inline void host_arrival(engine_t* e, worker_t* w, int32_t node, const pack
             nic_on_notification(e, w, node, host, &host.qps[slot], now)
     else:
         nic_on_acknowledgement(e, w, node, packet, now)
+    if unlikely(e.lanes != NULL):
+        host_kick_limited(e, w, node, now)
+
+
+cdef inline void host_kick_limited(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
+    """Ports with credits choose anew: another queue pair, with a smaller frame, may have come to the front."""
+    cdef int32_t port_id
+    cdef port_t* port
+    for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
+        port = &e.ports[port_id]
+        if e.plan.port_credit[port_id]:
+            port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
+
+
+cdef inline bint host_has_credits(const engine_t* e, const host_t* host, const port_t* port, int32_t port_id,
+                                  int32_t klass, const outbox_t* box) noexcept nogil:
+    """Whether the frame that this class would send next may go; no other frame of the class goes before it."""
+    cdef int64_t size
+    if box.control.head != box.control.tail:
+        size = control_bytes(e, &box.control)
+    elif box.ready.count > 0:
+        size = qp_next_bytes(e, &host.qps[box.ready.entries[0].slot])
+    else:
+        return True
+    return credit_suffices(e, port, port_id, klass, size)
 
 
 cdef inline void host_run_operations(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
@@ -106,13 +135,16 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
     cdef qp_t* q
     cdef int32_t klass
     cdef ps_t next_ps, class_ps
+    cdef bint limited = credit_limits(e, port_id)
+    cdef int64_t sent_bytes = port.sent_bytes
     port.kick_ps = FOREVER
     if unlikely(port.pfc_pending):
-        port.pfc_pending = 0
-        pfc_send(e, w, port, port_id, port.xoff_mask, e.plan.lossless_mask, now)
+        pending_send(e, w, port, port_id, now)
     for klass in range(e.plan.class_count if port.busy_until_ps <= now else 0):
         box = &boxes[klass]
         if queues[klass].pause_until_ps > now:
+            continue
+        if unlikely(limited) and not host_has_credits(e, host, port, port_id, klass, box):
             continue
         if box.control.head != box.control.tail:
             nic_send_control(e, w, port, port_id, &box.control, now)
@@ -128,8 +160,12 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
                 q.in_heap = 0
                 ready_pop(&box.ready)
             break
+    if unlikely(limited) and port.sent_bytes > sent_bytes:
+        credit_spend(e, port_id, klass, port.sent_bytes - sent_bytes)
     next_ps = FOREVER
     for klass in range(e.plan.class_count):
+        if unlikely(limited) and not host_has_credits(e, host, port, port_id, klass, &boxes[klass]):
+            continue
         class_ps = outbox_next_ps(&boxes[klass], &queues[klass], now)
         if class_ps < next_ps:
             next_ps = class_ps

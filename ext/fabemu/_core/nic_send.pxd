@@ -321,6 +321,15 @@ cdef inline void host_run_timers(engine_t* e, worker_t* w, int32_t node, ps_t no
     host_set_timer_key(e, w, node)
 
 
+cdef inline int64_t qp_next_bytes(const engine_t* e, const qp_t* q) noexcept nogil:
+    """Frame that nic_send_data would send now."""
+    cdef bint first = q.snd_nxt == q.message_first
+    cdef int64_t payload_bytes = e.plan.mtu_bytes
+    if q.snd_nxt + 1 == q.message_end:
+        payload_bytes = q.message_bytes - <int64_t>(q.snd_nxt - q.message_first) * e.plan.mtu_bytes
+    return frame_bytes_of(e, payload_bytes, first)
+
+
 cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
                                qp_t* q, ps_t now) noexcept nogil:
     """Send the packet at snd_nxt and set when the next one may go."""

@@ -9,7 +9,7 @@ Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
 from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FOREVER, KIND_PFC, EVENT_PFC,
                      EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_XON, CROSSED_DYNAMIC,
-                     CROSSED_HEADROOM, CROSSED_STATIC, NONE, TIMER_REFRESH)
+                     CROSSED_HEADROOM, CROSSED_STATIC, NONE, PENDING_PFC, TIMER_REFRESH)
 from .packet cimport packet_t
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
@@ -112,7 +112,7 @@ cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_
 
 
 cdef inline void pfc_want_frame(engine_t* e, worker_t* w, port_t* port, int32_t port_id, ps_t now) noexcept nogil:
-    port.pfc_pending = 1
+    port.pfc_pending |= PENDING_PFC
     port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
 
 

@@ -13,6 +13,7 @@ from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, worker_t, pause_t, port_t, receiver_t
 from .memory cimport zeroed
 from .heaps cimport event_key, events_push
+from .credit cimport credit_free
 from .nic cimport host_arrival
 from .pfc cimport pause_begin, pfc_lower, pfc_want_frame
 from .stats cimport drop_record
@@ -91,6 +92,7 @@ cdef inline bint receiver_takes(engine_t* e, worker_t* w, int32_t node, int32_t 
         return False
     if receiver.bytes + packet.size > e.plan.port_rx_buffer_bytes[port_id]:
         drop_record(e, w, packet, node, port_id, klass, NONE, DROP_RECEIVER_FULL, now)
+        credit_free(e, w, port_id, klass, packet.size, now)
         return True
     if receiver.tail - receiver.head == receiver.mask + 1:
         if not packets_grow(&receiver.buffer, &receiver.mask, receiver.head):
@@ -117,7 +119,7 @@ cdef inline void host_receive(engine_t* e, worker_t* w, int32_t node, int32_t po
     """A frame has arrived at a host: processed now, or when the host comes to it."""
     if unlikely(e.receivers != NULL) and packet.kind == KIND_DATA and receiver_takes(e, w, node, port_id, packet, now):
         return
-    host_arrival(e, w, node, packet, now)
+    host_arrival(e, w, node, port_id, packet, now)
 
 
 cdef inline void receiver_serve(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now) noexcept nogil:
@@ -134,7 +136,7 @@ cdef inline void receiver_serve(engine_t* e, worker_t* w, int32_t node, int32_t 
         receiver.in_service = 0
         receiver.end_ps = FOREVER
         events_count(w, 1, now)
-        host_arrival(e, w, node, &packet, now)
+        host_arrival(e, w, node, port_id, &packet, now)
         if (receiver.want_mask >> klass) & 1 and receiver.class_bytes[klass] <= e.plan.port_rx_xon_bytes[port_id]:
             receiver.want_mask &= <uint8_t>~(1 << klass)
             host_settle(e, w, port_id, klass, now)

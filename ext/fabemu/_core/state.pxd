@@ -318,6 +318,7 @@ cdef struct worker_t:
     int64_t events
     int64_t pfc_sent
     int64_t pfc_received
+    int64_t credit_frames
     int64_t sent                  # packets put on a link by hosts
     int64_t sent_bytes
     int64_t delivered             # packets that reached their host

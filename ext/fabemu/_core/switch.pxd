@@ -14,7 +14,9 @@ from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
-from .pfc cimport pfc_lower, pfc_raise, pfc_send, pfc_want_frame
+from .credit cimport credit_free, credit_limits, credit_spend, pending_send
+from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
+from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
 from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports
 from .wake cimport port_kick
@@ -64,6 +66,10 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
     if queue.head == queue.tail:
         port.waiting_mask &= <uint8_t>~(1 << klass)
     mmu_release(e, mmu, pg, size)
+    if unlikely(mmu.unusual & (UNUSUAL_WEIGHTS | UNUSUAL_CREDIT)):
+        if queue.head == queue.tail:
+            schedule_emptied(e, port_id, klass)
+        credit_free(e, &e.worker, ingress_id, klass, size, now)
     if not (e.plan.lossless_mask >> klass) & 1:
         return False
     if unlikely(e.watches != NULL):
@@ -127,9 +133,18 @@ cdef inline ps_t switch_choose(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
     cdef ps_t eligible_ps
     cdef ps_t next_ps = FOREVER
     if unlikely(port.pfc_pending):
-        port.pfc_pending = 0
-        pfc_send(e, w, port, port_id, port.xoff_mask, e.plan.lossless_mask, now)
+        pending_send(e, w, port, port_id, now)
         return port.busy_until_ps if port.waiting_mask else FOREVER
+    if unlikely(mmu.unusual & (UNUSUAL_WEIGHTS | UNUSUAL_CREDIT)):
+        mask = schedule_eligible(e, mmu, port, port_id, now, &next_ps)
+        if mask == 0:
+            return next_ps
+        klass = schedule_pick(e, port_id, mask)
+        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+        if credit_limits(e, port_id):
+            credit_spend(e, port_id, klass, queue.buffer[queue.head & queue.mask].size)
+        switch_depart(e, w, mmu, first_port, port, port_id, klass, queue, now)
+        return port.busy_until_ps if port.waiting_mask | port.pfc_pending else FOREVER
     mask = port.waiting_mask
     while mask:
         klass = ctz(mask)
@@ -168,11 +183,13 @@ cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, switch_t
         klass = e.class_map[(node - e.plan.host_count) * e.plan.class_count + klass]
     if unlikely(egress_id < 0):
         drop_record(e, w, packet, node, ingress_id, klass, NONE, DROP_NO_ROUTE, now)
+        credit_free(e, w, ingress_id, klass, packet.size, now)
         return
     if unlikely(mmu.storm_count > 0) and (
             watch_in_storm(e, <int64_t>egress_id * e.plan.class_count + klass, WATCHDOG_DROP, node)
             or watch_in_storm(e, <int64_t>ingress_id * e.plan.class_count + klass, WATCHDOG_DROP, node)):
         drop_record(e, w, packet, node, ingress_id, klass, egress_id, DROP_WATCHDOG, now)
+        credit_free(e, w, ingress_id, klass, packet.size, now)
         return
     verdict = switch_enqueue(e, w, node, mmu, ingress_id, egress_id, klass, packet, now)
     if ((e.plan.lossless_mask >> klass) & 1 and not (ingress.xoff_mask >> klass) & 1
@@ -182,6 +199,8 @@ cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, switch_t
         pfc_want_frame(e, w, ingress, ingress_id, now)
     if verdict == NONE:
         switch_kick(e, w, mmu, egress_id, klass, now)
+    else:
+        credit_free(e, w, ingress_id, klass, packet.size, now)
 
 
 cdef inline void switch_kick(engine_t* e, worker_t* w, const switch_t* mmu, int32_t egress_id, int32_t klass,

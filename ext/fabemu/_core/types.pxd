@@ -59,6 +59,7 @@ cdef enum:
     KIND_PFC = 4
     KIND_READ = 5                 # a READ request
     KIND_CREDIT = 6
+    KINDS_OF_LINKS = 80           # bits of the kinds that belong to a link: PFC, credit
 
 cdef enum:
     FLAG_CE = 1
@@ -111,6 +112,12 @@ cdef enum:
     NOTIFY_CNP = 0
     NOTIFY_ECHO = 1
 
+# Bits of pfc_pending. A link has PFC or credits.
+cdef enum:
+    PENDING_PFC = 1
+    PENDING_CREDIT = 2
+    CREDIT_REPEATS = 16           # refreshes without a new free
+
 # What raised an XOFF.
 cdef enum:
     CROSSED_HEADROOM = 0          # headroom in use
@@ -135,3 +142,4 @@ cdef enum:
     FAULT_ROUTE = 6
     FAULT_CHOICES = 7
     FAULT_QUEUE = 8
+    FAULT_CREDIT = 9

@@ -8,19 +8,20 @@ Order     docs/MODEL.md 5.
 from libc.string cimport memset
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, prefetch, CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
-                     KIND_PFC, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
+                     KIND_CREDIT, KINDS_OF_LINKS, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .packet cimport packet_t, packet_class
 from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
 from .check cimport check_device
+from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_take
 from .deadlock cimport deadlock_checks_before
 from .express cimport express_applies, express_run
 from .inbox cimport inbox_add, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key
 from .nic_send cimport host_run_timers
-from .nic cimport host_run_operations, host_transmit
+from .nic cimport host_kick_limited, host_run_operations, host_transmit
 from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
 from .stats cimport stats_area, stats_paused
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
@@ -51,8 +52,8 @@ cdef extern from *:
 
 
 cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint64_t port) noexcept nogil:
-    return event_key(packet.time_ps - w.window_start_ps, EVENT_PFC if packet.kind == KIND_PFC else EVENT_ARRIVAL, 0,
-                     port)
+    return event_key(packet.time_ps - w.window_start_ps,
+                     EVENT_PFC if (KINDS_OF_LINKS >> packet.kind) & 1 else EVENT_ARRIVAL, 0, port)
 
 
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -104,7 +105,7 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
             position += 1
             inbox_add(e, w, arrival_key(w, packet, local))
             arriving_bytes += packet.size
-            if unlikely(packet.kind == KIND_PFC):
+            if unlikely((KINDS_OF_LINKS >> packet.kind) & 1):
                 w.has_special = True
             else:
                 classes |= <uint32_t>1 << packet_class(packet)
@@ -176,6 +177,9 @@ cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t v
         port.head += 1
         w.inbox_next += 1
         w.link_received += 1
+        if packet.kind == KIND_CREDIT:
+            credit_learn(e, w, port, port_id, credit_ring_take(e, port_id), now)
+            return
         w.pfc_received += 1
         response_ps = e.plan.port_pfc_response_ps[port_id]
         if response_ps == 0:
@@ -241,7 +245,10 @@ cdef inline void visit_timer(engine_t* e, worker_t* w, int32_t node, int32_t por
     if timer == TIMER_REFRESH:
         if port.refresh_ps == now:
             port.refresh_ps = FOREVER
-            if port.xoff_mask != 0:
+            if credit_limits(e, port_id):
+                if credit_refresh(e, w, port, port_id, now):
+                    events_count(w, 1, now)
+            elif port.xoff_mask != 0:
                 pfc_want_frame(e, w, port, port_id, now)
                 events_count(w, 1, now)
     elif timer == TIMER_SERVICE:
@@ -250,6 +257,8 @@ cdef inline void visit_timer(engine_t* e, worker_t* w, int32_t node, int32_t por
         watchdog_poll(e, w, node, now)
     elif e.hosts[node].timer_key_ps == now:
         host_run_timers(e, w, node, now)
+        if unlikely(e.lanes != NULL):
+            host_kick_limited(e, w, node, now)
 
 
 cdef inline void visit_instant(engine_t* e, worker_t* w, int32_t node, ps_t now, bint is_host) noexcept nogil:
@@ -586,7 +595,7 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
         port = &e.ports[port_id]
         position = port.head
         while position != port.tail:
-            if port.ring[position & port.mask].kind != KIND_PFC:
+            if not (KINDS_OF_LINKS >> port.ring[position & port.mask].kind) & 1:
                 return False
             position += 1
         if port_id >= e.host_port_count:

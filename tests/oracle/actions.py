@@ -110,7 +110,7 @@ class Actions:
         port.is_up = True
         port.up_ps = now
         if port.credits:
-            port.credits.link_up(now)
+            port.credits.link_up()
 
     def routes(self, target: int, mask: int, value: int, now: int) -> None:
         rows = max(self.plan.node_route_row, default=-1) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabemu.plan import (
@@ -30,12 +30,20 @@ US = 10**6
 
 @dataclass(frozen=True)
 class Cable:
-    """Two links between nodes a and b; the rate and delay of both directions."""
+    """Two links between nodes a and b; the rate and delay of both directions.
+
+    With `lanes` the cable is under credit flow control: bytes of each class's receive buffer, the last one repeats.
+    """
 
     a: int
     b: int
     rate_bps: int = 100 * 10**9
     delay_ps: int = US
+    lanes: tuple[int, ...] = ()
+    credit_refresh_ps: int = 0
+
+    def lane(self, class_id: int) -> int:
+        return self.lanes[min(class_id, len(self.lanes) - 1)] if self.lanes else 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,10 @@ class TrafficClass:
 
 @dataclass(frozen=True)
 class PortBuffer:
-    """Parameters of one (switch port, class), both as ingress group and as egress queue."""
+    """Parameters of one (switch port, class), both as ingress group and as egress queue.
+
+    A host's port has only `pfc_obey`.
+    """
 
     reserved: int = 0
     headroom: int = 10**5
@@ -59,6 +70,12 @@ class PortBuffer:
     kmin: int = 2**30
     kmax: int = 2**30
     pmax_q32: int = 2**32
+    static: int = NONE
+    egress_static: int = NONE
+    quantum: int = 0
+    pfc_send: int = 1
+    pfc_obey: int = 1
+    ecn: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,6 +87,19 @@ class SwitchSpec:
     buffers: Sequence[PortBuffer] = (PortBuffer(),)  # by class; the last one repeats
     pause_ps: int = 0
     response_ps: int = 0
+    cell_bytes: int = 1
+    class_map: Sequence[int] = ()  # by class; () for none
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that is done to the fabric; fields as in Plan without `action_`."""
+
+    time_ps: int
+    kind: int
+    target: int = 0
+    mask: int = 0
+    value: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,6 +130,7 @@ class NicSpec:
     selective: int = 0
     selective_window: int = 1024
     response_ps: int = 0  # of the ports of its hosts
+    pause_ps: int = 0  # in the PFC frames that they send
 
 
 @dataclass
@@ -181,8 +212,10 @@ class Wiring:
         where = {end: port for port, end in enumerate(flat)}
         self.port_peer = [where[cable_id, 1 - side] for cable_id, side in flat]  # type: ignore[misc]
         self.port_cable = [cables[cable_id] for cable_id, _ in flat]  # type: ignore[misc]
+        self.cable_ports: list[tuple[int, int]] = [(where[index, 0], where[index, 1]) for index in range(len(cables))]
         self.find_groups()
-        self.find_routes()
+        self.sets: list[list[int]] = []
+        self.route = self.find_routes()
 
     def ports(self, node: int) -> range:
         return range(self.port_start[node], self.port_start[node + 1])
@@ -207,8 +240,8 @@ class Wiring:
                 self.members.append(host)
             self.group.append(keys[key])
 
-    def distances(self, target: int) -> dict[int, int]:
-        """Hops to a node from every node that reaches it through switches only."""
+    def distances(self, target: int, dead: frozenset[int] = frozenset()) -> dict[int, int]:
+        """Hops to a node from every node that reaches it through switches only, and not by ports that are dead."""
         distance = {target: 0}
         waiting = deque([target])
         while waiting:
@@ -217,24 +250,30 @@ class Wiring:
                 continue
             for port in self.ports(node):
                 other = self.neighbour(port)
-                if other not in distance:
+                if port not in dead and other not in distance:
                     distance[other] = distance[node] + 1
                     waiting.append(other)
         return distance
 
-    def find_routes(self) -> None:
+    def find_routes(self, dead_cables: Sequence[int] = ()) -> list[int]:
+        """One table; the rows of hosts ignore what is dead."""
+        dead = frozenset(port for cable in dead_cables for port in self.cable_ports[cable])
         count = len(self.members)
         self.row = [NONE] * self.nodes
-        self.sets: list[list[int]] = []
-        self.route: list[int] = []
+        route: list[int] = []
         routed = [node for node in range(self.nodes) if node >= self.hosts or len(self.ports(node)) >= 2]
-        distance = [self.distances(host) for host in self.members]
+        whole = [self.distances(host) for host in self.members]
+        alive = [self.distances(host, dead) for host in self.members]
         for row, node in enumerate(routed):
             self.row[node] = row
             for group in range(count):
-                self.route.append(self.entry(node, group, distance[group]))
+                if node < self.hosts:
+                    route.append(self.entry(node, group, whole[group], frozenset()))
+                else:
+                    route.append(self.entry(node, group, alive[group], dead))
+        return route
 
-    def entry(self, node: int, group: int, distance: dict[int, int]) -> int:
+    def entry(self, node: int, group: int, distance: dict[int, int], dead: frozenset[int]) -> int:
         member = self.members[group]
         if node not in distance or node == member:
             return ROUTE_NONE
@@ -244,7 +283,8 @@ class Wiring:
         ports = [
             port
             for port in self.ports(node)
-            if distance.get(self.neighbour(port)) == nearer
+            if port not in dead
+            and distance.get(self.neighbour(port)) == nearer
             and (self.neighbour(port) >= self.hosts or self.neighbour(port) == member)
         ]
         if not ports:
@@ -270,12 +310,15 @@ def build_plan(
     port_buffers: dict[tuple[int, int], PortBuffer] | None = None,
     unrouted: Sequence[tuple[int, int]] = (),
     same_seed: bool = False,
+    epochs: Sequence[Sequence[int]] = (),
+    actions: Sequence[Action] = (),
     **run: Any,
 ) -> Plan:
     """A plan from its parts.
 
     `switch`: one for all or one each; `nic`: profiles, chosen by `host_nic` (default: profile 0 everywhere).
-    `port_buffers`: (port, class) -> buffer that replaces the switch's. `unrouted`: (switch, group) entries to remove.
+    `port_buffers`: (port, class) -> buffer that replaces the switch's. `unrouted`: (switch, group) entries to remove
+    from the first table. `epochs`: of each further table of routes, the cables that are down.
     `run`: any scalar field of Plan (seed, until_ps, mtu_bytes, ...).
     """
     wiring = Wiring(hosts, switches, cables)
@@ -285,21 +328,31 @@ def build_plan(
     count = len(classes)
     ports = range(len(wiring.port_node))
     none = PortBuffer(headroom=0)
+    credit = [bool(cable.lanes) for cable in wiring.port_cable]
+    lanes = [wiring.port_cable[port].lane(class_id) for port in ports for class_id in range(count)]
 
     def buffer(port: int, class_id: int) -> PortBuffer:
         node = wiring.port_node[port]
         if node < hosts:
-            return none
-        buffers = specs[node - hosts].buffers
-        given = (port_buffers or {}).get((port, class_id), buffers[min(class_id, len(buffers) - 1)])
-        if classes[class_id].lossless:
-            return given
-        return PortBuffer(**{**given.__dict__, "headroom": 0})
+            given = (port_buffers or {}).get((port, class_id), none)
+            given = replace(none, pfc_obey=given.pfc_obey)
+        else:
+            buffers = specs[node - hosts].buffers
+            given = (port_buffers or {}).get((port, class_id), buffers[min(class_id, len(buffers) - 1)])
+            if not classes[class_id].lossless:
+                given = replace(given, headroom=0)
+        if credit[port]:
+            lane = wiring.port_cable[port].lane(class_id)
+            given = replace(given, reserved=lane if node >= hosts else 0, headroom=0, pfc_send=0, pfc_obey=0)
+        return given
 
     buffers = [buffer(port, class_id) for port in ports for class_id in range(count)]
     route = list(wiring.route)
     for index, group in unrouted:
         route[wiring.row[hosts + index] * len(wiring.members) + group] = ROUTE_NONE
+    for dead in epochs:
+        route += wiring.find_routes(dead)
+    actions = sorted(actions, key=lambda action: action.time_ps)
     pools = [spec.pool for spec in specs]
     own = [
         sum(
@@ -385,6 +438,18 @@ def build_plan(
         "pq_kmin_bytes": [item.kmin for item in buffers],
         "pq_kmax_bytes": [item.kmax for item in buffers],
         "pq_pmax_q32": [item.pmax_q32 for item in buffers],
+        "pq_static_bytes": [item.static for item in buffers],
+        "pq_egress_static_bytes": [item.egress_static for item in buffers],
+        "pq_quantum_bytes": [item.quantum for item in buffers],
+        "pq_pfc_send": [item.pfc_send for item in buffers],
+        "pq_pfc_obey": [item.pfc_obey for item in buffers],
+        "pq_ecn": [item.ecn for item in buffers],
+        "switch_cell_bytes": [spec.cell_bytes for spec in specs],
+        "switch_class_map": [item for spec in specs for item in (spec.class_map or range(count))],
+        "port_credit": credit,
+        "pq_credit_bytes": lanes,
+        "port_credit_refresh_ps": [cable.credit_refresh_ps for cable in wiring.port_cable],
+        "route_epochs": 1 + len(epochs),
         "host_group": wiring.group,
         "host_access_port": wiring.access,
         "route": route,
@@ -414,7 +479,9 @@ def build_plan(
         "host_op": host_op,
     }
     for name in NicSpec.__dataclass_fields__:
-        if name != "response_ps":
+        if name not in ("response_ps", "pause_ps"):
             values[f"nic_{name}"] = [getattr(profile, name) for profile in profiles]
+    for name in Action.__dataclass_fields__:
+        values[f"action_{name}"] = [getattr(action, name) for action in actions]
     values.update(run)
     return Plan(**values)

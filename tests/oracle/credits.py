@@ -40,7 +40,6 @@ class Credits:
         self.interval_ps = plan.port_credit_refresh_ps[port.id]
         self.refresh_ps: int | None = None
         self.repeats = 0
-        self.learnt_ps = 0  # when a class may last have come to more credits
 
     def can_send(self, class_id: int, frame_bytes: int) -> bool:
         outstanding = self.sent[class_id] - self.freed_known[class_id]
@@ -57,12 +56,11 @@ class Credits:
             self.is_pending = True
             self.repeats = 0
 
-    def learn(self, totals: tuple[int, ...], now: int) -> None:
+    def learn(self, totals: tuple[int, ...]) -> None:
         """A credit frame has arrived."""
         for class_id, total in enumerate(totals):
             assert self.freed_known[class_id] <= total <= self.sent[class_id], "credits out of nothing"
             self.freed_known[class_id] = total
-        self.learnt_ps = now
 
     def run_timer(self, now: int) -> None:
         if self.refresh_ps == now:
@@ -84,14 +82,14 @@ class Credits:
         self.is_pending = False
         self.refresh_ps = None
 
-    def link_up(self, now: int) -> None:
+    def link_up(self) -> None:
         """The two ends of the link agree again on what this one has freed."""
         self.is_pending = False
         self.refresh_ps = None
         self.repeats = 0
         peer = self.simulator.ports[self.port.peer_id].credits
         assert peer is not None
-        peer.learn(tuple(self.freed), now)
+        peer.learn(tuple(self.freed))
 
     def verify(self, flying: list[int], held: list[int]) -> None:
         """What the peer has sent and this end has not freed is on the wire or in the buffer, and fits it."""

@@ -59,12 +59,16 @@ class Port:
 
     def can_send(self, class_id: int, frame_bytes: int) -> bool:
         """The peer has room for it, as far as this end knows; without credits it has to take anything."""
-        return self.credits is None or self.credits.can_send(class_id, frame_bytes)
+        can = self.credits is None or self.credits.can_send(class_id, frame_bytes)
+        self.simulator.counts["credit_waits"] += not can
+        return can
 
-    def allowed_since(self, class_id: int) -> int:
-        """Last instant at which something changed that kept a class from sending."""
-        learnt = self.credits.learnt_ps if self.credits else 0
-        return max(self.busy_until_ps, self.blocked_until(class_id), self.up_ps, learnt)
+    def started_at_once(self, class_id: int, ready_ps: int, now: int) -> bool:
+        """Whether a frame that starts now could not have started before."""
+        if self.credits:
+            # Another head of the same class, smaller than what lacked credits, may have come up for any reason.
+            return True
+        return now == max(self.busy_until_ps, self.blocked_until(class_id), self.up_ps, ready_ps)
 
     def has_link_frame(self) -> bool:
         return self.pfc.is_pending or (self.credits is not None and self.credits.is_pending)
@@ -184,7 +188,7 @@ class Device:
         self.simulator.link_frames_in_flight -= 1
         if frame.totals:
             assert port.credits is not None
-            port.credits.learn(frame.totals, now)
+            port.credits.learn(frame.totals)
             return
         pause_ps = self.plan.port_pause_ps[port.peer_id]
         for class_id, lossless in enumerate(self.plan.class_lossless):

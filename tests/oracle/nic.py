@@ -122,8 +122,7 @@ class Nic(Device):
             return
         sender = self.best(port, class_id)
         assert sender is not None and sender.ready_ps is not None
-        first = max(port.allowed_since(class_id), sender.ready_ps)
-        assert now == first, "an idle link beside a sendable QP"
+        assert port.started_at_once(class_id, sender.ready_ps, now), "an idle link beside a sendable QP"
         port.transmit(sender.send(now), now)
 
     def next_frame(self, port: Port) -> int:

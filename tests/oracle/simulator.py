@@ -177,7 +177,7 @@ class Simulator:
                 self.now = at
                 self.actions.perform(at)
                 for device in self.devices:
-                    self.wake(device.node, device.next_event())
+                    self.wake(device.node, max(at, device.next_event()))
                     device.verify()
                 self.deadlocks.has_stopped = self.deadlocks.is_due(at) and self.deadlocks.check(at)
                 if self.deadlocks.has_stopped:

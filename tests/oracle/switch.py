@@ -243,8 +243,7 @@ class Switch(Device):
 
     def send_frame(self, port: Port, class_id: int, now: int) -> None:
         queue = self.queues[port.index][class_id]
-        first = max(port.allowed_since(class_id), queue.eligible_ps())
-        assert now == first, "an idle link beside an eligible frame"
+        assert port.started_at_once(class_id, queue.eligible_ps(), now), "an idle link beside an eligible frame"
         self.schedulers[port.index].serve(class_id, self.heads(port, now))
         frame = self.take_out(port, class_id, now)
         if frame.kind == DATA and self.marks(frame, class_id, queue) and self.draws_mark(port, class_id, queue):

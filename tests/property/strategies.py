@@ -34,9 +34,10 @@ from tests.oracle.build import (
 )
 from tests.oracle.packet import READ
 from tests.oracle.simulator import OracleResult
+from tests.property import incidents
 
 EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "300"))
-FEATURES = frozenset({"verbs", "selective", "psn-start"})
+FEATURES = frozenset({"verbs", "selective", "psn-start"}) | incidents.FEATURES
 """Incidents and options that plans can be drawn with."""
 IN_CORE = frozenset(os.environ.get("FABEMU_FEATURES", "").split(",")) & FEATURES
 """Those that the core has; FABEMU_FEATURES is a list of more to try."""
@@ -252,6 +253,11 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
     unit = frame_max * 8 * 10**12 // rate
     class_count = draw(st.sampled_from([1, 1, 2, 3, 4, 8]))
     class_id = st.integers(0, class_count - 1)
+    scale = incidents.Scale(frame_max, unit, class_count)
+    if "credits" in features and draw(st.sampled_from([False, False, True])):
+        wires = draw(incidents.credit_cables(wires, scale))
+        wiring = Wiring(hosts, switch_count, wires)
+        features -= {"cells", "class-map"}
     classes = [
         TrafficClass(draw(st.sampled_from([True, True, False])), draw(st.sampled_from([True, True, False])), ack)
         for ack in [draw(class_id) for _ in range(class_count)]
@@ -259,21 +265,33 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
     specs = [draw(switches(mtu, unit, class_count))] * switch_count
     if switch_count > 1 and draw(st.sampled_from([False, False, True])):
         specs[0] = draw(switches(mtu, unit, class_count))
+    for index, spec in enumerate(specs if features & incidents.OPTIONS else ()):
+        specs[index] = draw(incidents.switch_options(spec, features, scale))
     profiles = [draw(nics(unit, rate, frame_max)) for _ in range(draw(st.integers(1, 2)))]
     if "selective" in features and draw(st.booleans()):
         window = draw(st.sampled_from([1, 2, 7, 64, 1024]))
         profiles = [replace(profile, selective=1, selective_window=window) for profile in profiles]
     switch_ports = [port for port, node in enumerate(wiring.port_node) if node >= hosts]
     overrides = {}
+    extra: dict[str, Any] = {}
     if switch_ports and draw(st.sampled_from([False, False, True])):
         overrides[draw(st.sampled_from(switch_ports)), draw(class_id)] = draw(buffers(mtu, "tight"))
+    if "pfc-enable" in features and hosts and draw(st.sampled_from([False] * 7 + [True])):
+        host_ports = [port for port, node in enumerate(wiring.port_node) if node < hosts]
+        if host_ports:
+            overrides[draw(st.sampled_from(host_ports)), draw(class_id)] = PortBuffer(pfc_obey=0)
+    if "storm" in features:
+        profiles = [replace(profile, pause_ps=draw(incidents.storm_pause(unit))) for profile in profiles]
+    happening = incidents.Incidents()
+    if features & incidents.FAULTS:
+        happening = draw(incidents.faults(wiring, wires, specs, classes, features, scale))
+        extra.update(happening.plan_fields())
     unrouted = []
     if switch_count and draw(st.sampled_from([False] * 15 + [True])):
         groups = st.integers(0, len(wiring.members) - 1)
         unrouted.append((draw(st.integers(0, switch_count - 1)), draw(groups)))
-    extra: dict[str, Any] = {}
     if draw(st.sampled_from([False] * 7 + [True])):
-        extra = {"pad_bytes": 1, "header_bytes": 52, "reth_bytes": 0, "ack_bytes": 60, "frame_min_bytes": 60}
+        extra |= {"pad_bytes": 1, "header_bytes": 52, "reth_bytes": 0, "ack_bytes": 60, "frame_min_bytes": 60}
     # Whole truncated nanoseconds need frames that last one.
     if all(cable.rate_bps <= 400 * GBPS for cable in wires) and draw(st.sampled_from([False] * 7 + [True])):
         extra["truncate_ns"] = True
@@ -293,6 +311,8 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
         host_nic=[draw(st.integers(0, len(profiles) - 1)) if len(profiles) > 1 else 0 for _ in range(hosts)],
         port_buffers=overrides,
         unrouted=unrouted,
+        epochs=happening.epochs,
+        actions=happening.actions,
         same_seed=draw(st.booleans()),
         seed=draw(st.sampled_from([0, 1, 2**64 - 1])),
         mtu_bytes=mtu,
@@ -306,6 +326,8 @@ def tag(result: OracleResult) -> None:
     causes = {row[5] for row in result.drops}
     ends = {row[7] for row in result.pauses}
     counts = result.counts
+    for kind in sorted({row[1] for row in result.events}):
+        event(f"event {kind}")
     happened = {
         "packets > 1000": counts["packet_hops"] > 1000,
         "drop headroom_full": 0 in causes,
@@ -324,6 +346,20 @@ def tag(result: OracleResult) -> None:
         "refresh": counts["refreshes"] > 0,
         "mark": sum(result.marks) > 0,
         "timeout": counts["timeouts"] > 0,
+        "drop link_down": 5 in causes,
+        "drop corrupt": 6 in causes,
+        "corrupt PFC": any(row[5] == 6 and row[6] == 4 for row in result.drops),
+        "corrupt credit": any(row[5] == 6 and row[6] == 6 for row in result.drops),
+        "pause ended by a link": 3 in ends,
+        "pause that was sent in vain": any(row[1] >= 0 and row[2] < 0 for row in result.pauses),
+        "pause with a parent": any(row[13] >= 0 for row in result.pauses),
+        "XOFF of headroom in use": any(row[12] == 0 for row in result.pauses),
+        "XOFF at a static threshold": any(row[12] == 2 for row in result.pauses),
+        "storm": any(row[12] == 3 for row in result.pauses),
+        "credit frames": counts["credit_frames"] > 0,
+        "credit refresh": counts["credit_refreshes"] > 0,
+        "wait for credits": counts["credit_waits"] > 0,
+        "weighted turns": counts["weighted_turns"] > 0,
         "read request": any(row[2] == READ for row in result.packets),
         "read request again": any(row[2] == READ and row[3] for row in result.packets),
         "reads held back": counts["reads_held_back"] > 0,

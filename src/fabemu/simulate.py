@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabemu.errors import EngineFault, FabemuError, MachineError, OutputError, ScenarioError
+from fabemu.lint import Finding, lint
 from fabemu.plan import FOREVER_PS, OP_SEND, Plan
 from fabemu.recorder import Recorder
 from fabemu.result import Run
@@ -92,6 +93,8 @@ class Simulation:
         What the paths in the scenario are relative to.
     engine
         Makes the engine from plan and ``packets=``; for tests.
+    findings
+        What the linter found, if that is known already.
 
     Raises
     ------
@@ -110,12 +113,15 @@ class Simulation:
         force: bool = False,
         base_dir: Path | None = None,
         engine: Callable[..., Any] | None = None,
+        findings: Sequence[Finding] | None = None,
     ) -> None:
         """Make the run directory and the engine."""
         self.scenario = scenario
         self.compiled = compiled
         plan: Plan = compiled.plan
         self._plan = plan
+        found = lint(scenario, compiled) if findings is None else findings
+        self._warnings = [str(finding) for finding in found if finding.severity != "note"]
         self._tables = tuple(scenario.trace.tables)
         self._is_send = plan.op_kind == OP_SEND
         self._message_count = int(np.count_nonzero(self._is_send))
@@ -328,7 +334,7 @@ class Simulation:
             "plan_digest": self._plan_digest,
             "started": self._started,
             "trace": {"schema_version": SCHEMA_VERSION, "tables": [name for name in TABLES if name in self._tables]},
-            "warnings": [str(warning) for warning in self.compiled.warnings],
+            "warnings": self._warnings,
         }
 
     def _results(self) -> dict[str, Any]:

@@ -182,8 +182,10 @@ def test_header_with_a_wrong_number_of_links(fabemu_command, tmp_path):
 def test_ecn_above_the_pfc_threshold_is_a_warning_that_names_both(fabemu_command, tmp_path):
     (tmp_path / "s.toml").write_text(STAR + ONE + '[switch.ecn]\nkmin = "20MB"\nkmax = "40MB"\n')
     code, out, err = fabemu_command("check", "s.toml")
-    assert code == 0 and out.startswith("s.toml: fine, 1 warning\n")
-    assert err.startswith("warning: sw0: ECN kmin = 20MB (20,000,000 B) is above the PFC threshold 7,422,432 B ")
+    assert (code, err) == (0, "") and out.startswith("s.toml: fine, 1 warning\n")
+    text = "FB203 sw0: ECN kmin = 20MB (20,000,000 B) is above the PFC threshold 7,422,432 B "
+    code, _, err = fabemu_command("run", "s.toml")
+    assert code == 0 and err.startswith(f"warning: {text}")
 
 
 def finished(fabemu_command, tmp_path, text, *options):
@@ -234,7 +236,7 @@ def test_parallel_links_all_carry_traffic(fabemu_command, tmp_path):
 def test_isolated_host_is_a_warning(fabemu_command, tmp_path):
     links = 'links = [{ a = "a", b = "s" }, { a = "b", b = "s" }, { a = "s", b = "t" }]\n'
     _, err = finished(fabemu_command, tmp_path, GRAPH + links + LETTERS)
-    assert err.startswith("warning: c: no link\n")
+    assert err.startswith("warning: FB902 c: no link\n")
 
 
 def test_4096_ports_on_one_switch(fabemu_command, tmp_path):

@@ -21,7 +21,8 @@ EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 # Place and one line of help of each subcommand; its module is imported when the subcommand is used.
 _COMMANDS = {
-    "check": ("fabemu.cli.check:command", "Validate a scenario and say what it would simulate."),
+    "check": ("fabemu.cli.check:command", "Validate a scenario, and find what would spoil it."),
+    "explain": ("fabemu.cli.explain:command", "Say what a code of `check` means."),
     "import": ("fabemu.cli.import_:import_group", "Turn the files of other simulators into scenarios."),
     "run": ("fabemu.cli.run:command", "Simulate a scenario and write its traces."),
     "schema": ("fabemu.cli.schema:command", "Print the JSON schema of scenario files, for editors."),

@@ -14,6 +14,7 @@ from fabemu.cli.signals import Signals
 
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
+    from fabemu.lint import Finding
     from fabemu.result import Run
     from fabemu.scenario import Scenario
 
@@ -65,17 +66,20 @@ def command(
       fabemu run scenario.toml -o out --seed 7 --until 2ms
       fabemu run scenario.toml --set workload.0.load=0.8 --json | jq .summary
     """
+    from fabemu.lint import lint
     from fabemu.run_directory import default_directory
 
     with Signals() as signals:
         loaded, compiled = load(scenario, overrides, seed=seed, until=until, level=level)
-        for warning in compiled.warnings:
-            click.echo(f"warning: {warning}", err=True)
+        findings = lint(loaded, compiled)
+        for finding in findings:
+            if finding.severity != "note":
+                click.echo(f"warning: {finding}", err=True)
         if not quiet:
             click.echo(f"simulating {loaded.name}: {facts(compiled)}", err=True)
         directory = output if output is not None else default_directory(loaded.name)
         result = _simulate(
-            loaded, compiled, directory, force=force, base_dir=scenario.parent, quiet=quiet, signals=signals
+            loaded, compiled, findings, directory, force=force, base_dir=scenario.parent, quiet=quiet, signals=signals
         )
     summary = result.summary()
     if as_json:
@@ -151,6 +155,7 @@ def facts(compiled: Compiled) -> str:
 def _simulate(
     scenario: Scenario,
     compiled: Compiled,
+    findings: tuple[Finding, ...],
     directory: Path,
     *,
     force: bool,
@@ -161,7 +166,7 @@ def _simulate(
     from fabemu.cli.progress import progress_bar
     from fabemu.simulate import Simulation
 
-    simulation = Simulation(scenario, compiled, output=directory, force=force, base_dir=base_dir)
+    simulation = Simulation(scenario, compiled, output=directory, force=force, base_dir=base_dir, findings=findings)
     signals.stop_with(simulation.stop)
     with progress_bar(sys.stderr, quiet=quiet) as show:
         return simulation.run(show)

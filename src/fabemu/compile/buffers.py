@@ -16,7 +16,7 @@ from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
 from fabemu.scenario.device import Pfc, Switch
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
-from fabemu.units import format_bytes, format_rate, format_time
+from fabemu.units import format_bytes
 
 NEVER_MARK_BYTES = 2**31 - 1
 """ECN threshold that no queue reaches."""
@@ -56,10 +56,9 @@ class _PortKind:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Fields of `Plan` by name, and warnings."""
+    """Fields of `Plan` by name."""
 
     fields: dict[str, NDArray[Any]]
-    warnings: tuple[str, ...]
     lossless_guaranteed: bool  # see `Plan`
 
 
@@ -111,12 +110,7 @@ def compile_buffers(
     if scenario.compat != "ns3":
         kind_pause = [-(-kind.switch.pfc.quanta * 512 * 10**12 // kind.rate_bps) for kind in members] + [0]
         pause_ps = np.array(kind_pause, dtype=np.int64)[kind_of_port]
-    short = _short_headrooms(members, table, frames, lossless)
-    warnings = (
-        _headroom_warnings(wiring, kind_of_port, short)
-        + _pause_warnings(scenario, wiring, members, kind_of_port, frames, lossless)
-        + _ecn_warnings(scenario, fabric, wiring, members, kind_of_port, table, pool_bytes)
-    )
+    short = _any_short(members, table, frames, lossless)
     names = (
         "pq_reserved_bytes",
         "pq_headroom_bytes",
@@ -135,7 +129,7 @@ def compile_buffers(
         "switch_pool_bytes": pool_bytes,
         "switch_latency_ps": np.array([switch.latency for switch in switches], dtype=np.int64),
     }
-    return Buffers(fields, tuple(warnings), lossless_guaranteed=scenario.compat != "ns3" and not short)
+    return Buffers(fields, lossless_guaranteed=scenario.compat != "ns3" and not short)
 
 
 def dynamic_alpha(switch: Switch, rate_bps: int, nic_rate_bps: int) -> Fraction:
@@ -249,7 +243,7 @@ def _pools(
             (
                 f"reserved {_count(reserved[index])} + headroom {_count(headroom[index])} = {_count(total)} on "
                 f"{port_count[index]} ports do not fit buffer = {_shown(int(buffer[index]))}: "
-                f"{_count(total - int(buffer[index]))} too much",
+                f"{_count(total - int(buffer[index]))} too much (fabemu explain FB201)",
                 fabric.switch_names[index],
             )
         )
@@ -267,90 +261,13 @@ def _pools(
     return pool, [Problem("", "switch.buffer", f"{owners}: {text}") for text, owners in _grouped(found)]
 
 
-def _short_headrooms(
+def _any_short(
     members: Sequence[_PortKind], table: NDArray[np.int64], frames: FrameLimits, lossless: NDArray[np.bool_]
-) -> dict[int, str]:
-    """What to say of every kind of port whose headroom is below the bound, by kind."""
-    short: dict[int, str] = {}
-    if not lossless.any():
-        return short
-    for index, kind in enumerate(members):
-        given, bound = int(table[index, _HEADROOM, lossless].min()), _bound_bytes(kind, frames)
-        if given < bound:
-            short[index] = (
-                f"headroom {_count(given)} is below the {_count(bound)} that {format_rate(kind.rate_bps)}, "
-                f"{format_time(kind.delay_ps)} and frames of {_count(frames.largest_bytes)} need: "
-                "lossless classes may drop"
-            )
-    return short
-
-
-def _headroom_warnings(wiring: Wiring, kind_of_port: NDArray[np.int64], short: dict[int, str]) -> list[str]:
-    """Headroom below the bound."""
-    found: list[tuple[str, str]] = []
-    for port in np.flatnonzero(np.isin(kind_of_port, list(short))).tolist():
-        found.append((short[int(kind_of_port[port])], wiring.names[port]))
-    return [f"{owners}: {text}" for text, owners in _grouped(found)]
-
-
-def _pause_warnings(
-    scenario: Scenario,
-    wiring: Wiring,
-    members: Sequence[_PortKind],
-    kind_of_port: NDArray[np.int64],
-    frames: FrameLimits,
-    lossless: NDArray[np.bool_],
-) -> list[str]:
-    """Pauses that run out before their refresh can arrive: it is sent at half time, behind the frame on the wire."""
-    if scenario.compat == "ns3" or not lossless.any():
-        return []
-    found: list[tuple[str, str]] = []
-    short: dict[int, str] = {}
-    for index, kind in enumerate(members):
-        pause_ps = -(-kind.switch.pfc.quanta * 512 * 10**12 // kind.rate_bps)
-        wire_ps = -(-(frames.largest_bytes + frames.wire_overhead_bytes) * 8 * 10**12 // kind.rate_bps)
-        if pause_ps - pause_ps // 2 < wire_ps:
-            short[index] = (
-                f"quanta = {kind.switch.pfc.quanta} pause for {format_time(pause_ps)}, less than twice the "
-                f"{format_time(wire_ps)} of the largest frame: pauses run out before they are refreshed"
-            )
-    for port in np.flatnonzero(np.isin(kind_of_port, list(short))).tolist():
-        found.append((short[int(kind_of_port[port])], wiring.names[port]))
-    return [f"{owners}: {text}" for text, owners in _grouped(found)]
-
-
-def _ecn_warnings(
-    scenario: Scenario,
-    fabric: Fabric,
-    wiring: Wiring,
-    members: Sequence[_PortKind],
-    kind_of_port: NDArray[np.int64],
-    table: NDArray[np.int64],
-    pool_bytes: NDArray[np.int64],
-) -> list[str]:
-    """ECN thresholds above the use at which PFC pauses a priority group that is alone in filling the pool."""
-    marking = [column for column, item in enumerate(scenario.classes_by_priority) if item.lossless and item.ecn]
-    if not marking:
-        return []
-    column = marking[0]  # all of them have the same parameters
-    first = int(wiring.ports.node_port_start[fabric.host_count])
-    owner = wiring.ports.port_node[first:] - fabric.host_count
-    found: list[tuple[str, str]] = []
-    for switch, kind in np.unique(np.stack([owner, kind_of_port[first:]], axis=1), axis=0).tolist():
-        if not members[kind].switch.ecn.enabled:
-            continue
-        alpha, kmin, kmax = (int(table[kind, row, column]) for row in (_ALPHA, _KMIN, _KMAX))
-        threshold = int(pool_bytes[switch]) * alpha // (_Q16 + alpha)
-        key, value = ("kmin", kmin) if kmin > threshold else ("kmax", kmax)
-        if value > threshold:
-            effect = "before any packet is marked" if key == "kmin" else "before every packet is marked"
-            text = (
-                f"ECN {key} = {_shown(value)} is above the PFC threshold {_count(threshold)} that one congested "
-                f"priority group reaches (pool {_count(int(pool_bytes[switch]))}, alpha {alpha / _Q16:g}): "
-                f"PFC pauses {effect}"
-            )
-            found.append((text, fabric.switch_names[switch]))
-    return [f"{owners}: {text}" for text, owners in _grouped(found)]
+) -> bool:
+    """Whether the headroom of some kind of port is below its bound; `fabemu.lint` says which and why."""
+    return bool(lossless.any()) and any(
+        int(table[index, _HEADROOM, lossless].min()) < _bound_bytes(kind, frames) for index, kind in enumerate(members)
+    )
 
 
 def _grouped(found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

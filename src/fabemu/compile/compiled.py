@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fabemu.compile.adapters import compile_adapters
 from fabemu.compile.buffers import FrameLimits, compile_buffers
-from fabemu.compile.effect import effect_warnings
 from fabemu.compile.traffic import compile_traffic
 from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
@@ -54,8 +53,6 @@ class Compiled:
         Labels of the workloads, by label id.
     host_rate_bps
         (H,) int64, sum of the rates of each host's ports.
-    warnings
-        What a user should know before trusting the result, one sentence each.
     """
 
     plan: Plan
@@ -67,7 +64,6 @@ class Compiled:
     class_names: tuple[str, ...]
     labels: tuple[str, ...]
     host_rate_bps: NDArray[np.int64]
-    warnings: tuple[str, ...]
 
 
 def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTable | None = None) -> Compiled:
@@ -161,12 +157,6 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         class_names=tuple(item.name for item in classes),
         labels=tuple(flows.labels),
         host_rate_bps=host_rate_bps,
-        warnings=(
-            *_fabric_warnings(scenario, fabric, wiring),
-            *effect_warnings(scenario),
-            *buffers.warnings,
-            *flows.warnings,
-        ),
     )
 
 
@@ -219,19 +209,3 @@ def _check_flows(flows: FlowTable, fabric: Fabric, wiring: Wiring, routes: Route
         problems.append(f"and {len(pairs) - _SHOWN_MAX} more unreachable pairs of hosts")
     if problems:
         raise ScenarioError(Problem("", "", message) for message in problems)
-
-
-def _fabric_warnings(scenario: Scenario, fabric: Fabric, wiring: Wiring) -> list[str]:
-    """Devices without a cable, and settings that the compatibility mode leaves without effect."""
-    warnings = []
-    degree = wiring.ports.degree
-    lonely = [fabric.node_names[node] for node in np.flatnonzero(degree == 0).tolist()]
-    if lonely:
-        more = f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
-        warnings.append(f"{', '.join(lonely[:5])}{more}: no link")
-    moved = [item.name for item in scenario.classes if item.ack_class not in ("same", item.name)]
-    if scenario.compat == "ns3" and moved:
-        warnings.append(
-            f'class {", ".join(moved)}: compat = "ns3" keeps ACKs in the class of their data, not in ack_class'
-        )
-    return warnings

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fabemu.lint.finding import Finding, Rule
+from fabemu.lint.subject import Subject
 from fabemu.scenario.device import CongestionControl, Switch
 from fabemu.scenario.model import Scenario
 from fabemu.scenario.workload import Incast, Permutation
@@ -28,12 +30,32 @@ _PRESET: dict[str, dict[str, str]] = {
 }
 
 
-def effect_warnings(scenario: Scenario) -> list[str]:
-    """Name every key that was set away from its default without effect."""
+NO_EFFECT = Rule(
+    code="FB901",
+    severity="warning",
+    title="setting without effect",
+    meaning="A key was set away from its default, and nothing reads it.",
+    reason="Whoever set it expects something of it; the result does not show what they think it shows.",
+    formula="",
+    source="",
+    remedy="Take it out, or change what keeps it from having an effect.",
+)
+RULES = (NO_EFFECT,)
+
+
+def without_effect(subject: Subject) -> list[Finding]:
+    """FB901."""
+    scenario = subject.scenario
     found = [*_nic(scenario), *_workloads(scenario)]
     if scenario.compat == "ns3":
-        found = [*_switch(scenario), *found]
-    return [f"{key} has no effect: {reason}" for key, reason in found]
+        found = [*_classes(scenario), *_switch(scenario), *found]
+    return [NO_EFFECT.at(key, f"has no effect: {reason}") for key, reason in found]
+
+
+def _classes(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    for index, item in enumerate(scenario.classes):
+        if item.ack_class not in ("same", item.name):
+            yield f"class.{index}.ack_class", 'compat = "ns3" keeps ACKs in the class of their data'
 
 
 def _switch(scenario: Scenario) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,62 @@
+"""All rules by code, and what `fabemu explain` says of them."""
+
+from __future__ import annotations
+
+import textwrap
+
+from fabemu.lint import (
+    buffer,
+    capacity,
+    deadlock,
+    effect,
+    frame,
+    headroom,
+    marking,
+    pausing,
+    polarisation,
+    timer,
+    wiring,
+)
+from fabemu.lint.finding import Rule
+
+_MODULES = (headroom, pausing, buffer, marking, deadlock, polarisation, capacity, timer, frame, effect, wiring)
+CATALOGUE: dict[str, Rule] = {
+    rule.code: rule
+    for rule in sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.code)
+}
+"""Every rule by its code. A code never changes its meaning, and is never used again."""
+
+FAMILIES = {
+    "FB1": "PFC and headroom",
+    "FB2": "Buffers and ECN",
+    "FB3": "Routing and capacity",
+    "FB4": "Timers",
+    "FB5": "Frame sizes",
+    "FB9": "The scenario itself",
+}
+"""What the first digit of a code says."""
+
+_LINE = 100
+
+
+def explanation(rule: Rule) -> str:
+    """All about one rule, as text."""
+    parts = [f"{rule.code}: {rule.title} ({rule.severity})", _filled(rule.meaning)]
+    for heading, text in (
+        ("Why it matters", rule.reason),
+        ("Formula", rule.formula),
+        ("Source", rule.source),
+        ("How to fix it", rule.remedy),
+    ):
+        if text:
+            parts.append(f"{heading}\n{textwrap.indent(_filled(text, _LINE - 2), '  ')}")
+    return "\n\n".join(parts)
+
+
+def listing() -> str:
+    """All codes with their severity and title, one a line."""
+    return "\n".join(f"{rule.code}  {rule.severity:7}  {rule.title}" for rule in CATALOGUE.values())
+
+
+def _filled(text: str, width: int = _LINE) -> str:
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,147 @@
+"""Where frames for each group of destinations may travel, and which egress port they may pass to which.
+
+A set of groups is a row of 64-bit words. What a port may carry is what its node routes over it and what may come to
+that node; every equal-cost next hop may be taken, whatever the hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabemu.plan import NONE, ROUTE_SET_BASE, VERB_READ, Plan
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Dependencies:
+    """Egress ports of switches that lead to switches, and which one may wait for which: arrays of equal length."""
+
+    port: NDArray[np.int64]
+    next_port: NDArray[np.int64]
+    carry: Words  # (P, words) groups whose frames a port may carry
+    use: Words  # (P, words) groups towards which its node uses a port
+
+    def group(self, port: int, next_port: int) -> int:
+        """The first group of destinations whose frames pass from the one port to the other."""
+        passing = self.carry[port] & self.use[next_port]
+        word = int(np.flatnonzero(passing)[0])
+        bits = int(passing[word])
+        return 64 * word + (bits & -bits).bit_length() - 1
+
+
+def group_words(plan: Plan) -> int:
+    """Words of a set of groups."""
+    return max(1, -(-plan.group_count // 64))
+
+
+def routed(plan: Plan, epoch: int) -> Words:
+    """(P, words) groups towards which its node uses each port in a routing epoch; all groups at a lone host port."""
+    words = group_words(plan)
+    result = np.zeros((plan.port_count, words), dtype=np.uint64)
+    route = plan.route.reshape(plan.route_epochs, -1, plan.group_count)[epoch]
+    groups = np.arange(plan.group_count)
+    start = plan.nexthop_start
+    for node in np.flatnonzero(plan.node_route_row != NONE).tolist():
+        entries = route[plan.node_route_row[node]]
+        single = np.flatnonzero(entries >= 0)
+        ports, towards = [entries[single].astype(np.int64)], [groups[single]]
+        several = np.flatnonzero(entries <= ROUTE_SET_BASE)
+        if len(several):
+            number = ROUTE_SET_BASE - entries[several].astype(np.int64)
+            size = (start[number + 1] - start[number]).astype(np.int64)
+            offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+            ports.append(plan.nexthop_port[np.repeat(start[number], size) + offset].astype(np.int64))
+            towards.append(np.repeat(groups[several], size))
+        port, group = np.concatenate(ports), np.concatenate(towards)
+        np.bitwise_or.at(result, (port, group // 64), np.uint64(1) << (group % 64).astype(np.uint64))
+    host_ports = np.arange(int(plan.node_port_start[plan.host_count]))
+    lone = plan.node_route_row[plan.port_node[host_ports]] == NONE
+    result[host_ports[lone]] = ~np.uint64(0)
+    return result
+
+
+def everything(plan: Plan) -> Words:
+    """(H, words) every host sends to every group."""
+    return np.full((plan.host_count, group_words(plan)), ~np.uint64(0))
+
+
+def demand_by_class(plan: Plan) -> dict[int, Words]:
+    """(H, words) groups to which each host sends, by class: data, ACKs, READ requests and CNPs of all queue pairs."""
+    demands: dict[int, Words] = {}
+    shape = (plan.host_count, group_words(plan))
+
+    def add(item: int, src: NDArray[np.int32], dst: NDArray[np.int32]) -> None:
+        if len(src):
+            group = plan.host_group[dst]
+            words = demands.setdefault(item, np.zeros(shape, dtype=np.uint64))
+            np.bitwise_or.at(words, (src, group // 64), np.uint64(1) << (group % 64).astype(np.uint64))
+
+    read = plan.qp_verb == VERB_READ
+    src, dst = np.where(read, plan.qp_dst, plan.qp_src), np.where(read, plan.qp_src, plan.qp_dst)
+    for item in range(plan.class_count):
+        of_class = plan.qp_class == item
+        add(item, src[of_class], dst[of_class])
+        add(int(plan.class_ack[item]), dst[of_class], src[of_class])
+    add(plan.cnp_class, dst, src)
+    return demands
+
+
+def demand(plan: Plan) -> Words:
+    """(H, words) groups to which each host sends in any class."""
+    total = np.zeros((plan.host_count, group_words(plan)), dtype=np.uint64)
+    for words in demand_by_class(plan).values():
+        total |= words
+    return total
+
+
+def carried(plan: Plan, tables: list[Words], demand: Words) -> list[Words]:
+    """(P, words) groups whose frames each port may carry, for each of the routing tables.
+
+    `demand` (H, words) says to which groups each host sends. Frames that are on their way when a table replaces another
+    go on by the new one, so with several tables whatever reached a node under one of them may go on under each.
+    """
+    hosts = plan.host_count
+    reached = np.zeros((plan.node_count, demand.shape[1]), dtype=np.uint64)
+    reached[:hosts] = demand
+    peer_node = plan.port_node[plan.port_peer]
+    between = np.flatnonzero(peer_node >= hosts)  # hosts never forward
+    order = between[np.argsort(peer_node[between], kind="stable")]
+    if not len(order):
+        return [table & reached[plan.port_node] for table in tables]
+    first = np.flatnonzero(np.diff(peer_node[order], prepend=-1))
+    into = peer_node[order[first]]
+    while True:
+        before = reached[into].copy()
+        for table in tables:
+            arriving = table[order] & reached[plan.port_node[order]]
+            reached[into] |= np.bitwise_or.reduceat(arriving, first, axis=0)
+        if np.array_equal(before, reached[into]):
+            return [table & reached[plan.port_node] for table in tables]
+
+
+def dependencies(plan: Plan, tables: list[Words], demand: Words) -> Dependencies:
+    """Which egress port between switches may hold frames up in which: those that pass from the one to the other."""
+    hosts = plan.host_count
+    peer_node = plan.port_node[plan.port_peer]
+    # With several tables, frames that came by any of them leave by any of them.
+    carry = np.bitwise_or.reduce(carried(plan, tables, demand))
+    use = np.bitwise_or.reduce(tables)
+    channel = (plan.port_node >= hosts) & (peer_node >= hosts)
+    occupied = (carry != 0).any(axis=1)
+    sources, targets = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for node in range(hosts, plan.node_count):
+        ports = np.arange(plan.node_port_start[node], plan.node_port_start[node + 1])
+        ports = ports[channel[ports]]
+        arriving = plan.port_peer[ports]
+        arriving = arriving[occupied[arriving]]
+        passing = np.zeros((len(arriving), len(ports)), dtype=bool)
+        for word in range(carry.shape[1]):
+            passing |= (carry[arriving, word][:, None] & use[ports, word]) != 0
+        source, target = np.nonzero(passing)
+        sources.append(arriving[source].astype(np.int64))
+        targets.append(ports[target].astype(np.int64))
+    return Dependencies(np.concatenate(sources), np.concatenate(targets), carry, use)

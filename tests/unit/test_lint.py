@@ -94,8 +94,8 @@ def test_headroom_below_the_bound() -> None:
     assert finding.place == "sw0->h0 and 3 more"
     assert finding.message == (
         "headroom 13,270 B is below the 13,271 B that 100Gbps, 25ns and frames of 4,174 B need (raising frame 4,174 + "
-        "waiting 4,194 + PFC frame 84 + propagation 625 + last frame 4,194): lossless classes may drop; it is enough for "
-        "cables of up to 4 m"
+        "waiting 4,194 + PFC frame 84 + propagation 625 + last frame 4,194): lossless classes may drop; it is enough "
+        "for cables of up to 4 m"
     )
     assert sum(finding.figures["terms_bytes"].values()) == finding.figures["bound_bytes"] == 13_271
     assert found("FB101", link=SHORT_LINK, switch={"pfc": {"headroom": "13271B"}}) == []
@@ -265,8 +265,8 @@ def test_ecn_above_the_threshold_of_one_group() -> None:
     # Pool 600,000 B; one group of alpha 1 stops at half of it.
     (finding,) = marking("FB203", "301KB", "400KB")
     assert str(finding) == (
-        "FB203 sw0: ECN kmin = 301KB (301,000 B) is above the PFC threshold 300,000 B that one congested priority group "
-        "reaches (pool 600,000 B, alpha 1): PFC pauses before any packet is marked"
+        "FB203 sw0: ECN kmin = 301KB (301,000 B) is above the PFC threshold 300,000 B that one congested priority "
+        "group reaches (pool 600,000 B, alpha 1): PFC pauses before any packet is marked"
     )
     (finding,) = marking("FB204", "300KB", "301KB")
     assert "ECN kmax = 301KB (301,000 B) is above the PFC threshold 300,000 B" in finding.message

@@ -67,7 +67,8 @@ def short_headrooms(subject: Subject) -> list[Finding]:
             message = (
                 f"headroom {count(given)} is below the {count(bound)} that "
                 f"{format_rate(int(plan.port_rate_bps[port]))}, {format_time(int(plan.port_delay_ps[port]))} "
-                f"and frames of {count(subject.largest_frame_bytes)} need ({terms}): lossless classes may drop{_enough_for(subject, port, given, cell)}"
+                f"and frames of {count(subject.largest_frame_bytes)} need ({terms}): "
+                f"lossless classes may drop{_enough_for(subject, port, given, cell)}"
             )
             found.add(subject.port(port), message, given_bytes=given, bound_bytes=bound, terms_bytes=terms.by_name())
             mtu = _enough_for_mtu(subject, port, given, cell)

@@ -18,7 +18,7 @@ from fabemu.lint import Finding, lint
 from fabemu.lint.cycle import components, on_cycles, shortest_cycle
 from fabemu.lint.deadlock import deadlocks
 from fabemu.lint.subject import Subject
-from fabemu.plan import ACTION_ROUTES, ROUTE_LOCAL, WATCHDOG_ALERT, WATCHDOG_DROP
+from fabemu.plan import ACTION_ROUTES, NONE, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE, WATCHDOG_ALERT, WATCHDOG_DROP
 from fabemu.scenario import Scenario, scenario_from_dict
 
 ALL = [{"kind": "all-to-all", "size": "1B"}]
@@ -272,26 +272,29 @@ def walked(result: Compiled) -> set[tuple[str, str]]:
     plan = result.plan
     route = plan.route.reshape(-1, plan.group_count)
     found: set[tuple[str, str]] = set()
+
+    def ways(node: int, dst: int) -> list[int]:
+        if plan.node_route_row[node] == NONE:  # a host with one link
+            return [int(plan.node_port_start[node])]
+        entry = int(route[plan.node_route_row[node], plan.host_group[dst]])
+        if entry >= 0:
+            return [entry]
+        if entry in (ROUTE_LOCAL, ROUTE_NONE):
+            return []
+        number = ROUTE_SET_BASE - entry
+        return plan.nexthop_port[plan.nexthop_start[number] : plan.nexthop_start[number + 1]].tolist()
+
     for src in range(plan.host_count):
         for dst in range(plan.host_count):
             seen: set[int] = set()
-            front = list(range(plan.node_port_start[src], plan.node_port_start[src + 1])) if src != dst else []
+            front = ways(src, dst) if src != dst else []
             while front:
                 port = front.pop()
                 node = plan.port_node[plan.port_peer[port]]
                 if port in seen or node < plan.host_count:
                     continue
                 seen.add(port)
-                entry = int(route[plan.node_route_row[node], plan.host_group[dst]])
-                if entry == ROUTE_LOCAL or entry == -1:
-                    continue
-                number = -16 - entry
-                ways = (
-                    [entry]
-                    if entry >= 0
-                    else plan.nexthop_port[plan.nexthop_start[number] : plan.nexthop_start[number + 1]].tolist()
-                )
-                for way in ways:
+                for way in ways(node, dst):
                     if plan.port_node[port] >= plan.host_count:
                         found.add((result.port_names[port], result.port_names[way]))
                     front.append(way)

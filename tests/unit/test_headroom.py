@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
+from fabemu.headroom import headroom_bound_bytes, headroom_terms, ns3_headroom_bytes
 
 NS_PER_METRE = 5
 
@@ -39,3 +39,27 @@ def test_bound_rounds_up_at_rates_that_do_not_divide() -> None:
 @pytest.mark.parametrize(("rate_gbps", "expected"), [(100, 37_500), (400, 150_000), (25, 9_375)])
 def test_ns3_headroom_at_one_microsecond(rate_gbps: int, expected: int) -> None:
     assert ns3_headroom_bytes(rate_bps=rate_gbps * 10**9, delay_ps=10**6) == expected
+
+
+@pytest.mark.parametrize("rate_bps", [10**9, 70 * 10**9, 400 * 10**9])
+@pytest.mark.parametrize("response_ps", [0, 614_400])
+def test_terms_are_the_bound(rate_bps: int, response_ps: int) -> None:
+    link = {"rate_bps": rate_bps, "delay_ps": 123_457, "response_ps": response_ps, "frame_bytes": 4174}
+    terms = headroom_terms(**link)
+    assert sum(terms.by_name().values()) == terms.total_bytes == headroom_bound_bytes(**link)
+    assert ("response" in terms.by_name()) == (response_ps > 0)
+    assert str(terms).startswith("raising frame 4,174 + waiting ")
+
+
+@pytest.mark.parametrize("cell_bytes", [2, 64, 65, 84, 208, 4174, 9000])
+def test_cells_take_what_the_worst_stream_of_frames_takes(cell_bytes: int) -> None:
+    """No stream of equal frames that fits the wire time fills more cells than the bound has."""
+    link = {"rate_bps": 100 * 10**9, "delay_ps": 25_000, "frame_bytes": 4174}
+    stream = headroom_bound_bytes(**link) - 4174  # bytes of the wire after the frame that raised XOFF
+    bound = headroom_bound_bytes(**link, cell_bytes=cell_bytes)
+
+    def cells(size: int) -> int:
+        return -(-size // cell_bytes) * cell_bytes
+
+    worst = max(stream // (size + 20) * cells(size) for size in range(64, 4175))
+    assert worst + cells(4174) <= bound <= worst + cells(4174) + 2 * cells(4174)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import click
@@ -30,8 +31,17 @@ def command(code: str | None, as_json: bool) -> int:
         return EXIT_FINE
     rule = CATALOGUE.get(code.upper())
     if rule is None:
-        near = difflib.get_close_matches(code.upper(), CATALOGUE, 1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else "; `fabemu explain` lists all"
+        near = _nearest(code.upper(), CATALOGUE)
+        hint = f"; did you mean {near}?" if near else "; `fabemu explain` lists all"
         raise click.UsageError(f"there is no code {code!r}{hint}")
     click.echo(json.dumps(asdict(rule), indent=2, ensure_ascii=False) if as_json else explanation(rule))
     return EXIT_FINE
+
+
+def _nearest(code: str, known: Iterable[str]) -> str | None:
+    """The code of the nearest number, of the same family if there is one; None for what has no number."""
+    digits = re.search(r"\d+$", code)
+    if digits is None or len(digits[0]) > 4:
+        return None
+    family, number = f"FB{digits[0][0]}", int(digits[0])
+    return min(known, key=lambda other: (not other.startswith(family), abs(int(other[2:]) - number), other))

@@ -1,0 +1,181 @@
+"""`fabemu check` and `fabemu explain`: tables, JSON, exit codes, and a file that is wrong on purpose."""
+
+import json
+
+import pytest
+
+from fabemu.cli import main
+from fabemu.lint import CATALOGUE
+
+BAD = """\
+# Wrong on purpose: what the linter finds, in one file.
+[fabric]
+kind = "fat-tree"
+k = 4
+oversubscription = "2:1"
+
+[link]
+rate = "400Gbps"
+length = "100m"
+
+[[link.override]]
+between = ["edge0-0", "agg0-1"]
+rate = "100Gbps"
+
+[switch]
+buffer = "16MiB"
+ecmp_seed = 7
+
+[switch.pfc]
+headroom = "40KB"              # made for 30 m
+quanta = 100
+
+[switch.ecn]
+kmin = "4MB"
+kmax = "8MB"
+
+[[switch.override]]
+name = "core3"
+ecn = { enabled = false }
+
+[nic]
+window = "1KB"
+timeout = 0                    # 4.096 us
+
+[nic.cc]
+cnp_interval = "1ms"
+
+[[workload]]
+kind = "permutation"
+size = "1MB"
+"""
+GOOD = """\
+[fabric]
+kind = "single-switch"
+hosts = 4
+
+[[workload]]
+kind = "permutation"
+size = "10KB"
+"""
+FOUND = [
+    ("error", "FB101"),
+    ("error", "FB102"),
+    ("error", "FB102"),
+    ("error", "FB402"),
+    ("warning", "FB203"),
+    ("warning", "FB203"),
+    ("warning", "FB206"),
+    ("warning", "FB311"),
+    ("warning", "FB322"),
+    ("warning", "FB323"),
+    ("warning", "FB401"),
+    ("warning", "FB901"),
+    ("note", "FB303"),
+    ("note", "FB321"),
+]
+
+
+@pytest.fixture
+def fabemu_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text(BAD)
+    (tmp_path / "good.toml").write_text(GOOD)
+
+    def command(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err and "fault in fabemu" not in err
+        return ended.value.code, out, err
+
+    return command
+
+
+def test_a_bad_file_as_a_table(fabemu_command):
+    code, out, err = fabemu_command("check", "bad.toml")
+    assert code == 2
+    assert err == "error: bad.toml: 4 errors; `fabemu explain CODE` says what a code means\n"
+    lines = out.splitlines()
+    assert lines[0] == "bad.toml: 4 errors, 8 warnings"
+    heads = [line.split()[:2] for line in lines[3:] if not line.startswith(" ")]
+    assert [tuple(head) for head in heads] == FOUND
+    assert max(map(len, lines)) <= 100
+    text = " ".join(out.split())
+    assert "FB101 edge0-0->h0 and 93 more headroom 40,000 B is below the 62,646 B that 400Gbps, 500ns" in text
+    assert "propagation 50,000" in text and "it is enough for cables of up to 54 m" in text
+
+
+def test_a_bad_file_as_json(fabemu_command):
+    code, out, err = fabemu_command("check", "bad.toml", "--json")
+    assert code == 2 and err.startswith("error: ")
+    document = json.loads(out)
+    assert [(item["severity"], item["code"]) for item in document["findings"]] == FOUND
+    assert len(document["warnings"]) == 12 and document["warnings"][0].startswith("FB101 edge0-0->h0 and 93 more: ")
+    headroom = document["findings"][0]
+    assert len(headroom["places"]) == 94 and headroom["figures"]["given_bytes"] == 40_000
+    assert sum(headroom["figures"]["terms_bytes"].values()) == headroom["figures"]["bound_bytes"] == 62_646
+
+
+def test_warnings_and_notes_exit_with_0(fabemu_command):
+    code, out, err = fabemu_command("check", "good.toml", "--set", 'nic.window="1B"')
+    assert (code, err) == (0, "")
+    assert out.startswith("good.toml: fine, 1 warning\n") and "warning  FB901  nic.window\n" in out
+    code, out, err = fabemu_command("check", "good.toml")
+    assert (code, err) == (0, "")
+    assert out.startswith("good.toml: fine\n") and "note     FB303\n         cannot deadlock: " in out
+
+
+def test_show_keeps_findings_out_of_the_scenario(fabemu_command, tmp_path):
+    code, out, err = fabemu_command("check", "bad.toml", "--show")
+    assert code == 2 and err.startswith("warning: FB101 ") and "FB" not in out
+    (tmp_path / "shown.toml").write_text(out)
+    assert fabemu_command("check", "shown.toml", "--show")[1] == out
+
+
+def test_congested_ports_of_the_user(fabemu_command):
+    options = ("--set", "switch.ecn.kmax=5MB")
+    assert "FB207" not in fabemu_command("check", "good.toml", *options)[1]
+    out = fabemu_command("check", "good.toml", *options, "--congested-ports", "8")[1]
+    assert "that each of 8 congested ports reaches" in " ".join(out.split())
+    assert fabemu_command("check", "good.toml", "--congested-ports", "0")[0] == 2
+
+
+def test_run_prints_what_was_found_first_and_runs(fabemu_command):
+    code, _, err = fabemu_command("run", "good.toml", "--set", "switch.pfc.headroom=1KB")
+    assert code == 0
+    lines = err.splitlines()
+    assert lines[0].startswith("warning: FB101 sw0->h0 and 3 more: headroom ")
+    assert lines[1].startswith("simulating ")
+    assert "FB303" not in err
+
+
+@pytest.mark.parametrize("code", ["FB101", "fb303"])
+def test_explain(fabemu_command, code):
+    exit_code, out, err = fabemu_command("explain", code)
+    rule = CATALOGUE[code.upper()]
+    assert (exit_code, err) == (0, "")
+    assert out.startswith(f"{rule.code}: {rule.title} ({rule.severity})\n")
+    for heading in ("Why it matters", "Formula", "Source", "How to fix it"):
+        assert f"\n{heading}\n" in out
+    assert json.loads(fabemu_command("explain", code, "--json")[1])["title"] == rule.title
+
+
+def test_explain_lists_all(fabemu_command):
+    code, out, _ = fabemu_command("explain")
+    assert code == 0 and [line[:5] for line in out.splitlines()] == list(CATALOGUE)
+    assert [rule["code"] for rule in json.loads(fabemu_command("explain", "--json")[1])] == list(CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("FB100", "did you mean FB101?"),
+        ("FB304", "did you mean FB303?"),
+        ("102", "did you mean FB102?"),
+        ("headroom", "`fabemu explain` lists all"),
+    ],
+)
+def test_explain_of_an_unknown_code(fabemu_command, code, hint):
+    exit_code, out, err = fabemu_command("explain", code)
+    assert (exit_code, out) == (2, "") and f"there is no code '{code}'; {hint}" in err

@@ -1,4 +1,4 @@
-"""``fabemu check``: validate a scenario and lint it, without running it."""
+"""``fabemu check``: validate a scenario and lint it, without running it; lint the configuration of a SONiC switch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fabemu.cli import EXIT_FINE, EXIT_INPUT
 from fabemu.cli.run import facts, load
 
 if TYPE_CHECKING:
-    from fabemu.lint import Finding
+    from fabemu.lint.finding import Finding, Severity
 
 _LINE = 100
 
@@ -31,19 +31,41 @@ _LINE = 100
     type=click.IntRange(min=1),
     help="Ports of a switch to expect congested at once, for the ECN checks.  [default: what the traffic can congest]",
 )
+@click.option(
+    "--profiles",
+    "lookup",
+    type=click.Path(path_type=Path),
+    help="The pg_profile_lookup.ini of a SONiC switch, for the profiles that it makes itself.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
-def command(scenario: Path, overrides: tuple[str, ...], show: bool, congested_ports: int | None, as_json: bool) -> int:
+def command(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    show: bool,
+    congested_ports: int | None,
+    lookup: Path | None,
+    as_json: bool,
+) -> int:
     """Validate SCENARIO, say what it would simulate, and find what would spoil it.
 
     All mistakes of the file come at once, each with its line. Then the linter looks for what cannot work: headroom
     below its bound, a hop without PFC, marks that come too late, routes that can deadlock. `fabemu explain CODE` says
     more. Exits with 2 if the scenario is wrong or a finding is an error.
 
+    If SCENARIO ends in .json it is the config_db.json of a SONiC switch, which is linted on its own.
+
     \b
     Examples:
       fabemu check scenario.toml
       fabemu check scenario.toml --show > resolved.toml
+      fabemu check config_db.json --profiles pg_profile_lookup.ini
     """
+    if scenario.suffix == ".json":
+        if overrides or show or congested_ports is not None:
+            raise click.UsageError("--set, --show and --congested-ports are for scenarios, not for a config_db.json")
+        return _check_sonic(scenario, lookup, as_json=as_json)
+    if lookup is not None:
+        raise click.UsageError("--profiles is for the config_db.json of a SONiC switch, not for scenarios")
     import tomllib
 
     from fabemu.lint import lint
@@ -70,20 +92,55 @@ def command(scenario: Path, overrides: tuple[str, ...], show: bool, congested_po
             click.echo(f"warning: {warning}", err=True)
         click.echo(loaded.to_toml(), nl=False)
     else:
-        counts = [_plural(count[severity], severity) for severity in ("error", "warning") if count[severity]]
-        click.echo(f"{scenario}: {', '.join([*([] if count['error'] else ['fine']), *counts])}")
+        click.echo(f"{scenario}: {_counts(count)}")
         click.echo(f"  {facts(compiled)}")
         if findings:
             click.echo(f"\n{_table(findings)}")
-    if count["error"]:
-        text = _plural(count["error"], "error")
-        click.echo(f"error: {scenario}: {text}; `fabemu explain CODE` says what a code means", err=True)
-        return EXIT_INPUT
-    return EXIT_FINE
+    return _verdict(scenario, count["error"])
+
+
+def _check_sonic(path: Path, lookup: Path | None, *, as_json: bool) -> int:
+    """Lint one switch."""
+    from fabemu.importers.sonic_lookup import look_up, read_lookup
+    from fabemu.importers.sonic_switch import read_switch
+    from fabemu.lint.sonic import lint_switch
+
+    switch = read_switch(path)
+    profiles = None if lookup is None else read_lookup(lookup)
+    if profiles is not None:
+        look_up(switch, profiles)
+    findings = lint_switch(switch, profiles)
+    count = Counter(finding.severity for finding in findings)
+    if as_json:
+        result = {"ports": len(switch.data_ports), "findings": [finding.to_dict() for finding in findings]}
+        click.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    else:
+        click.echo(f"{path}: {_counts(count)}")
+        lossless = sum(bool(switch.pfc_of(port)) for port in switch.data_ports)
+        click.echo(f"  {_plural(len(switch.data_ports), 'port')}, {lossless} with PFC")
+        if findings:
+            click.echo(f"\n{_table(findings)}")
+    return _verdict(path, count["error"])
+
+
+def _verdict(path: Path, errors: int) -> int:
+    """Say whether there are errors, and give the exit code."""
+    if not errors:
+        return EXIT_FINE
+    text = _plural(errors, "error")
+    click.echo(f"error: {path}: {text}; `fabemu explain CODE` says what a code means", err=True)
+    return EXIT_INPUT
+
+
+def _counts(count: Counter[Severity]) -> str:
+    """What was found in short: "fine, 1 warning"."""
+    shown: tuple[Severity, ...] = ("error", "warning")
+    counts = [_plural(count[severity], severity) for severity in shown if count[severity]]
+    return ", ".join([*([] if count["error"] else ["fine"]), *counts])
 
 
 def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count > 1 else ''}"
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def _table(findings: Sequence[Finding]) -> str:

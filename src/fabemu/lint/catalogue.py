@@ -14,12 +14,13 @@ from fabemu.lint import (
     marking,
     pausing,
     polarisation,
+    sonic,
     timer,
     wiring,
 )
 from fabemu.lint.finding import Rule
 
-_MODULES = (headroom, pausing, buffer, marking, deadlock, polarisation, capacity, timer, frame, effect, wiring)
+_MODULES = (headroom, pausing, buffer, marking, deadlock, polarisation, capacity, timer, frame, effect, wiring, sonic)
 CATALOGUE: dict[str, Rule] = {
     rule.code: rule
     for rule in sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.code)
@@ -32,6 +33,7 @@ FAMILIES = {
     "FB3": "Routing and capacity",
     "FB4": "Timers",
     "FB5": "Frame sizes",
+    "FB6": "SONiC configurations",
     "FB9": "The scenario itself",
 }
 """What the first digit of a code says."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fabemu.importers.sonic_lookup import look_up, read_lookup
-from fabemu.importers.sonic_switch import read_switch
+from fabemu.importers.sonic_lookup import Lookup, look_up, read_lookup
+from fabemu.importers.sonic_switch import SonicSwitch, read_switch
 from fabemu.lint import sonic_buffers, sonic_marking, sonic_priorities, sonic_values, sonic_watchdog
 from fabemu.lint.finding import SEVERITIES, Finding
 
@@ -31,7 +31,7 @@ def lint_sonic(path: Path, lookup_path: Path | None = None) -> list[Finding]:
     Returns
     -------
     list
-        What was found, most severe first, then by code; places are file, line and key.
+        As of `lint_switch`.
 
     Raises
     ------
@@ -42,6 +42,24 @@ def lint_sonic(path: Path, lookup_path: Path | None = None) -> list[Finding]:
     lookup = None if lookup_path is None else read_lookup(lookup_path)
     if lookup is not None:
         look_up(switch, lookup)
+    return lint_switch(switch, lookup)
+
+
+def lint_switch(switch: SonicSwitch, lookup: Lookup | None) -> list[Finding]:
+    """Check one switch that was read.
+
+    Parameters
+    ----------
+    switch
+        Its profiles looked up, if there is a lookup file.
+    lookup
+        That file.
+
+    Returns
+    -------
+    list
+        What was found, most severe first, then by code; places are file, line and key.
+    """
     found = [
         *sonic_values.check_values(switch),
         *sonic_buffers.check_buffers(switch, lookup),

@@ -123,6 +123,7 @@ class _Conversion:
         self.lossless = sorted({switch.queue_of(self.up[0], item) for item in self.pfc} if self.up else [])
         self.lossless = sorted({*self.lossless, *(item for item, count in groups.items() if 2 * count > len(self.up))})
         self.maps: QueueMaps = queue_maps(switch, self.up, self.notes)
+        self.pool = self._pool()
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -136,8 +137,7 @@ class _Conversion:
         return []
 
     def text(self) -> tuple[str, tuple[str, ...]]:
-        pool = self._pool()
-        buffer = [] if pool is None else self._buffer(pool)
+        buffer = [] if self.pool is None else self._buffer(self.pool)
         body = [
             "[switch]",
             *buffer,
@@ -299,7 +299,9 @@ class _Conversion:
             names = sorted({item.name for item in profiles if (item.dynamic_th, item.static_bytes) != chosen})
             self.note(f"threshold of {', '.join(names)}: all have the one of the other profiles of their kind")
         if static is not None:
-            return self.setting(f"{table}.{prefix}static", _size(static))
+            # A threshold above the buffer is none.
+            size = self.pool.size_bytes if self.pool is not None else None
+            return self.setting(f"{table}.{prefix}static", _size(min(static, size) if size else static))
         if dynamic is None:
             self.note(f"profiles {', '.join(sorted({item.name for item in profiles}))} have no threshold")
             return []

@@ -67,6 +67,8 @@ def test_headroom_within_the_size(tmp_path):
     assert switch["ecn"] == {"kmin": "250KB", "kmax": "1MB", "pmax": 0.05}
     assert profile["map"]["dscp"] == {"26": 3, "27": 4, "46": 5, "48": 6, "default": 0}
     assert profile["map"]["lossless"] == [3, 4]
+    if is_known("weights"):
+        assert profile["map"]["weights"] == {"0": 14, "1": 14, "2": 14, "3": 15, "4": 15, "5": 14}
     assert {item["name"]: item["dscp"] for item in profile["class"]} == {
         "cnp": 48,
         "lossy-5": 46,
@@ -234,6 +236,24 @@ def test_other_tables_are_named(tmp_path):
     path = changed(tmp_path, lambda data: data.update({"VLAN": {"Vlan1000": {"vlanid": "1000"}}, "NTP": {}}))
     _, notes = import_sonic(path, None, tmp_path / "switch.toml")
     assert "2 other tables (NTP, VLAN)" in notes
+
+
+def test_queues_without_scheduler_are_named(tmp_path):
+    _, notes = imported(tmp_path, "t1-400g-flat.json", LOOKUP)
+    assert "queues without scheduler (5, 6): they are strict here" in notes
+    _, notes = imported(tmp_path, "t0.json")
+    assert "without scheduler" not in notes
+
+
+def test_static_thresholds_stay_within_the_buffer(tmp_path):
+    def change(data):
+        data["BUFFER_PROFILE"]["egress_lossy_profile"] = {"pool": "egress_lossy_pool", "static_th": "99000000"}
+
+    path, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
+    if is_known("lossy.egress_static"):
+        assert tomllib.loads(path.read_text())["switch"]["lossy"]["egress_static"] == "12MB"
+    else:
+        assert 'lossy.egress_static = "12MB": scenarios of this version have no such key' in notes
 
 
 # What is read

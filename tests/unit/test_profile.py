@@ -7,6 +7,7 @@ import pytest
 from fabemu.compile import compile_plan
 from fabemu.errors import ScenarioError
 from fabemu.scenario import Switch, load_scenario, scenario_from_dict, scenario_from_toml
+from fabemu.scenario.device import SwitchOverride
 from fabemu.scenario.load import locate
 
 FABRIC = """\
@@ -208,6 +209,37 @@ def test_a_class_whose_queue_no_class_has(tmp_path):
     assert len(found) == 1
     assert 'class "rdma" has DSCP 26' in found[0]
     assert "maps to queue 2, and no class has priority 2" in found[0]
+
+
+@pytest.mark.skipif("class_map" not in Switch.model_fields, reason="scenarios have no class map")
+def test_maps_become_class_map_and_weights(tmp_path):
+    profile = PROFILE + "[map]\ndscp = { 26 = 0, 48 = 6, default = 0 }\nweights = { 0 = 40, 3 = 60 }\n"
+    own = load_scenario(write(tmp_path, '[switch.tier.leaf]\nprofile = "leaf.toml"\n', profile))
+    leaf, spine = own.switch_for("leaf", "leaf0"), own.switch_for("spine", "spine0")
+    assert leaf.class_map == {"rdma": "best-effort"}
+    assert leaf.weights == {"rdma": 60, "best-effort": 40}
+    assert (spine.class_map, spine.weights) == ({}, {})
+    text = '[switch]\nprofile = "leaf.toml"\nclass_map = {}\nweights = { rdma = 1 }\n'
+    own = load_scenario(write(tmp_path, text, profile))
+    assert (own.switch.class_map, own.switch.weights) == ({}, {"rdma": 1})
+
+
+@pytest.mark.skipif("peer" not in SwitchOverride.model_fields, reason="scenarios have no settings of ports")
+def test_single_ports_of_one_switch(tmp_path):
+    profile = PROFILE + '[[switch.override]]\npeer = "h1"\npfc.enabled = false\n'
+    text = '[[switch.override]]\nname = "leaf0"\nprofile = "leaf.toml"\n'
+    path = write(tmp_path, text, profile)
+    loaded = load_scenario(path)
+    assert [(item.name, item.peer) for item in loaded.switch.override] == [("leaf0", None), ("leaf0", "h1")]
+    compiled = compile_plan(loaded, base_dir=tmp_path)
+    port = compiled.port_names.index("leaf0->h1")
+    sends = compiled.plan.pq_pfc_send.reshape(-1, len(loaded.classes))
+    assert not sends[port].any()
+    assert sends[compiled.port_names.index("leaf0->h0")].any()
+    (tmp_path / "leaf.toml").write_text(profile.replace("h1", "h9"))
+    with pytest.raises(ScenarioError) as caught:
+        compile_plan(load_scenario(path), base_dir=tmp_path)
+    assert f"{tmp_path}/leaf.toml:" in str(locate(caught.value, path))
 
 
 @pytest.mark.parametrize(("lossless", "said"), [("[]", "lossless, but queue 3"), ("[0, 3]", "lossy, but queue 0")])

@@ -40,6 +40,9 @@ def queue_maps(switch: SonicSwitch, ports: Sequence[str], notes: list[str]) -> Q
     weights = dict(usual(schedulers) or ())
     if len(set(schedulers)) > 1:
         notes.append("weights that differ between ports: those of most ports are taken")
+    plain = sorted({*queues.values()} - {queue for port, queue in switch.queue_scheduler if port in ports})
+    if weights and plain:
+        notes.append(f"queues without scheduler ({', '.join(map(str, plain))}): they are strict here")
     return QueueMaps(queues, weights)
 
 

@@ -75,7 +75,7 @@ def buffer_options(draw: st.DrawFn, buffer: PortBuffer, features: frozenset[str]
 @st.composite
 def switch_options(draw: st.DrawFn, spec: SwitchSpec, features: frozenset[str], scale: Scale) -> SwitchSpec:
     """Options of one kind of switch; each only now and then, so that they meet plain switches too."""
-    chosen = frozenset(name for name in sorted(features & OPTIONS) if draw(st.sampled_from(RARELY)))
+    chosen = frozenset(name for name in sorted(features & OPTIONS) if draw(st.booleans()))
     buffers = [spec.buffers[min(class_id, len(spec.buffers) - 1)] for class_id in range(scale.class_count)]
     spec = replace(spec, buffers=[draw(buffer_options(buffer, chosen, scale)) for buffer in buffers])
     if "cells" in chosen:

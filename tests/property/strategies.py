@@ -39,7 +39,7 @@ from tests.property import incidents
 EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "300"))
 FEATURES = frozenset({"verbs", "selective", "psn-start"}) | incidents.FEATURES
 """Incidents and options that plans can be drawn with."""
-IN_CORE = frozenset(os.environ.get("FABEMU_FEATURES", "").split(",")) & FEATURES
+IN_CORE = incidents.OPTIONS | {"credits"} | (frozenset(os.environ.get("FABEMU_FEATURES", "").split(",")) & FEATURES)
 """Those that the core has; FABEMU_FEATURES is a list of more to try."""
 PACKET_LIMIT = 6_000
 """Transmissions of one example; a run with more is cut at that instant."""
@@ -241,7 +241,10 @@ def workloads(
 
 @st.composite
 def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
-    """A whole plan, with some of the incidents and options among `features`."""
+    """A whole plan, with none, some or all of the incidents and options among `features`."""
+    some = draw(st.sampled_from([0, 0, 1, 1, 2])) if features else 0
+    if some < 2:
+        features = frozenset(name for name in sorted(features) if some and draw(st.sampled_from([False, False, True])))
     kind, hosts, switch_count, node_pairs = draw(fabrics())
     wires = draw(cables(node_pairs))
     wiring = Wiring(hosts, switch_count, wires)
@@ -254,7 +257,7 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
     class_count = draw(st.sampled_from([1, 1, 2, 3, 4, 8]))
     class_id = st.integers(0, class_count - 1)
     scale = incidents.Scale(frame_max, unit, class_count)
-    if "credits" in features and draw(st.sampled_from([False, False, True])):
+    if "credits" in features and draw(st.booleans()):
         wires = draw(incidents.credit_cables(wires, scale))
         wiring = Wiring(hosts, switch_count, wires)
         features -= {"cells", "class-map"}

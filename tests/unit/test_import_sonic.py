@@ -20,6 +20,7 @@ from fabemu.scenario import load_scenario
 
 DATA = Path(__file__).parents[1] / "data" / "sonic"
 LOOKUP = DATA / "pg_profile_lookup.ini"
+PORTS = ("Ethernet4", "Ethernet8", "Ethernet12")
 
 
 def imported(tmp_path, name, lookup=None):
@@ -230,6 +231,25 @@ def test_watchdog(tmp_path):
         }
     else:
         assert "watchdog (drop after 200 ms)" in notes
+
+
+def test_watchdog_polls_no_slower_than_its_times(tmp_path):
+    def change(data):
+        data["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] = "1000"
+        for port in PORTS:
+            del data["PFC_WD"][port]["restoration_time"]
+        del data["PFC_WD"]["Ethernet0"]
+
+    path, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
+    if is_known("watchdog"):
+        watchdog = tomllib.loads(path.read_text())["switch"]["watchdog"]
+        assert watchdog["poll_interval"] == "200ms"
+        assert watchdog["restoration_time"] == "400ms"
+        assert watchdog["ports"] == ["h1", "spine0", "spine1"]
+        assert "watchdog poll of 1000 ms, above its times: 200 ms here" in notes
+        assert any("twice the detection time" in note for note in notes)
+    else:
+        assert "watchdog (drop after 200 ms): scenarios of this version have no such table" in notes
 
 
 def test_other_tables_are_named(tmp_path):

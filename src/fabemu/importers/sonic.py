@@ -440,20 +440,21 @@ class _Conversion:
         if not is_known("watchdog"):
             self.note(f"watchdog ({action} after {detection} ms): scenarios of this version have no such table")
             return []
-        poll = switch.poll_ms
-        if poll is None or (detection is not None and poll > detection):
-            if poll is not None:
-                self.note(f"watchdog poll of {poll} ms, above the detection time: it is that time here")
-            poll = detection
+        assert detection is not None
+        if restoration is None:
+            restoration = 2 * detection
+            self.note("watchdog without restoration time: twice the detection time, as SONiC has it by default")
+        least = min(detection, restoration)
+        poll = least if switch.poll_ms is None else min(switch.poll_ms, least)
+        if switch.poll_ms is not None and poll < switch.poll_ms:
+            self.note(f"watchdog poll of {switch.poll_ms} ms, above its times: {poll} ms here")
         lines = [
             "[switch.watchdog]",
             f'detection_time = "{detection}ms"',
-            f'restoration_time = "{restoration if restoration is not None else 2 * (detection or 0)}ms"',
+            f'restoration_time = "{restoration}ms"',
             f'poll_interval = "{poll}ms"',
             f'action = "{action}"',
         ]
-        if restoration is None:
-            self.note("watchdog without restoration time: twice the detection time, as SONiC has it by default")
         unwatched = [port for port in self.up if port not in watched]
         peers = [self._peer(port) for port in self.up if port in watched]
         if not unwatched:

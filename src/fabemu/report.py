@@ -74,6 +74,16 @@ def summarise(run: Run) -> Summary:
     return Summary(directory=str(run.directory), info=run.info, **found)
 
 
+def deadlock_text(deadlock: dict[str, Any]) -> str:
+    """Who waits for whom, in words, from an entry of ``deadlocks`` of run.json."""
+    queues = deadlock["queues"]
+    names = [f"{queue['port']} ({bytes_text(queue['bytes'])})" for queue in queues]
+    return (
+        f"deadlock at {time_text(deadlock['time_ps'])} in class {deadlock['class']}: "
+        f"{' waits for '.join(names)} waits for {queues[0]['port']}"
+    )
+
+
 def time_text(time_ps: float) -> str:
     """A time to four figures in the unit that suits it; ``inf`` for one that never came."""
     if math.isnan(time_ps):
@@ -188,6 +198,7 @@ def _head(summary: Summary) -> _Section:
         text = f"{messages.get('done', 0):,} of {messages.get('count', 0):,} messages done"
         others = [f"{messages[key]:,} {word}" for key, word in _NOT_DONE if messages.get(key)]
         lines.append(f"simulated {time_text(info['simulated_ps'])}; {', '.join([text, *others])}")
+    lines += [deadlock_text(deadlock) for deadlock in info.get("deadlocks", ())]
     # `fabemu run` has said them on stderr; in full they would bury the figures.
     if info.get("warnings"):
         count = len(info["warnings"])

@@ -22,7 +22,7 @@ import numpy as np
 
 from fabemu.errors import EngineFault, FabemuError, MachineError, OutputError, ScenarioError
 from fabemu.lint import Finding, lint
-from fabemu.plan import FOREVER_PS, OP_SEND, Plan
+from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, OP_SEND, Plan
 from fabemu.recorder import Recorder
 from fabemu.result import Run
 from fabemu.run_directory import SCENARIO_FILE, RunDirectory
@@ -40,7 +40,7 @@ SLICE_PS = 10 * 10**9
 """Simulated time per call of the engine at most, for times in which timers run but no packet moves."""
 
 PROGRESS_SECONDS = 0.1
-_RUNNING, _STOPPED, _DRAINED, _FAULT = range(4)  # what Engine.run returns
+_RUNNING, _STOPPED, _DRAINED, _FAULT, _DEADLOCKED = range(5)  # what Engine.run returns
 _STATUS_DONE, _STATUS_FAILED = 2, 3
 
 TRACE_LEVELS: dict[str, tuple[str, ...]] = {
@@ -128,9 +128,11 @@ class Simulation:
         self._byte_total = int(plan.op_bytes[self._is_send].sum(dtype=np.float64)) + self._message_count
         self._bytes_done = 0.0
         self._messages_done = 0
+        self._cycles: dict[int, list[Any]] = {}  # rows of the deadlocks, by their number
         self._stop_signal: str | None = None
         self._ended = False
         self._end_ps: int | None = None
+        self._ended_by = "drained"
         self._wall_seconds = 0.0
         self._cpu_seconds = 0.0
         self.run_result: Run | None = None
@@ -186,7 +188,8 @@ class Simulation:
         Returns
         -------
         Run
-            Its ``info["status"]`` is ``finished``, or ``interrupted`` after `stop`.
+            Its ``info["status"]`` is ``finished``, ``interrupted`` after `stop`, or ``deadlocked`` if it ended with
+            queues that wait for one another for ever.
 
         Raises
         ------
@@ -267,7 +270,7 @@ class Simulation:
                 records = engine.drain()
                 self._recorder.record(records, engine)
                 self._count(records)
-                over = state == _DRAINED or (state == _STOPPED and stop_ps >= until_ps)
+                over = state in (_DRAINED, _DEADLOCKED) or (state == _STOPPED and stop_ps >= until_ps)
                 last = over or self._stop_signal is not None or state == _FAULT
                 if last:
                     if state != _FAULT:
@@ -277,12 +280,15 @@ class Simulation:
                         self._count(rest)
                         records = _joined([records, rest])
                     self._recorder.close(engine)
+                    self._ended_by = "deadlock" if state == _DEADLOCKED else "drained"
                 self._wall_seconds += time.monotonic() - wall
                 self._cpu_seconds += time.process_time() - cpu
                 if state == _FAULT:
                     raise EngineFault(_fault_text(engine))
                 if last:
-                    self._finish("finished" if over else "interrupted")
+                    self._finish(
+                        "interrupted" if not over else "deadlocked" if self._engine.is_deadlocked else "finished"
+                    )
                 at_edge = last or (state == _STOPPED and stop_ps >= edge_ps)
                 if at_edge:
                     edge_ps = min(edge_ps + interval_ps, FOREVER_PS)
@@ -309,6 +315,21 @@ class Simulation:
         ended = records["flows"]["op"]
         self._messages_done += len(ended)
         self._bytes_done += float(self._plan.op_bytes[ended].sum(dtype=np.float64)) + len(ended)
+        for row in records.get("events", ()):
+            if row["kind"] == EVENT_DEADLOCK:
+                self._cycles.setdefault(int(row["group"]), []).append(row)
+
+    def _deadlocks(self) -> list[dict[str, Any]]:
+        """Every deadlock that was found: when, and the queues of its cycle, each waiting for the next."""
+        ports, classes = self.compiled.port_names, self.compiled.class_names
+        return [
+            {
+                "time_ps": int(rows[0]["time_ps"]),
+                "class": classes[rows[0]["class"]],
+                "queues": [{"port": ports[row["port"]], "bytes": int(row["value"])} for row in rows],
+            }
+            for _, rows in sorted(self._cycles.items())
+        ]
 
     def _snapshot(self, records: Mapping[str, np.ndarray]) -> Snapshot:
         now_ps = int(self._engine.now_ps)
@@ -371,10 +392,14 @@ class Simulation:
                 f"{check['name']}: {check['detail']}" if check["detail"] else check["name"] for check in broken
             )
             raise EngineFault(f"broken invariant: {named}")
-        asked_to_end = status == "finished" and self._plan.until_ps < FOREVER_PS and self._end_ps >= self._plan.until_ps
+        if self._cycles:
+            self._info["deadlocks"] = self._deadlocks()
+        asked_to_end = (
+            status != "interrupted" and self._plan.until_ps < FOREVER_PS and self._end_ps >= self._plan.until_ps
+        )
         info = {
             "status": status,
-            "ended_by": self._stop_signal or ("until" if asked_to_end else "drained"),
+            "ended_by": self._stop_signal or ("until" if asked_to_end else self._ended_by),
             **self._info,
         }
         self._directory.write_info(info)

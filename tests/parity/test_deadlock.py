@@ -20,7 +20,7 @@ from fabemu.plan import (
     WATCHDOG_FORWARD,
     Plan,
 )
-from tests.oracle.build import Cable, NicSpec, PortBuffer, SwitchSpec, Work, Wiring, build_plan
+from tests.oracle.build import Cable, NicSpec, PortBuffer, SwitchSpec, Wiring, Work, build_plan
 from tests.oracle.simulator import simulate
 from tests.parity.compare import CoreResult, assert_same, run_core
 

@@ -111,6 +111,8 @@ class FakeEngine:
     in_flight_packets = 0
     digest = "0123456789abcdef"
 
+    is_deadlocked = False
+
     def run(self, stop_ps, budget):
         self.calls += 1
         if self.error_at == self.calls:

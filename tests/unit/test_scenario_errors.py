@@ -86,7 +86,7 @@ def extra(text: str) -> str:
         (
             "[switches]\nx = 1",
             's.toml:10: switches: unknown key; did you mean "switch"? (allowed: name, seed, until, compat, measure,'
-            " fabric, frames, link, switch, nic, class, workload, trace)",
+            " fabric, frames, link, switch, nic, class, workload, deadlock, trace)",
         ),
         (
             '[nic.cc]\nkind = "dcqnc"',
@@ -115,7 +115,38 @@ def extra(text: str) -> str:
         ),
         (
             "[switch.pfc.watchdog]\nx = 1",
-            's.toml:10: switch.pfc.watchdog: "watchdog" is not supported yet: the PFC watchdog',
+            "s.toml:10: switch.pfc.watchdog: unknown key (allowed: alpha, xon_offset, headroom, reserved, quanta, "
+            "response_delay)",
+        ),
+        (
+            '[switch.watchdog]\ndetection_time = "10ms"',
+            "s.toml:11: switch.watchdog.detection_time = \"10ms\": is shorter than poll_interval = 100ms: nothing is seen "
+            "between two polls",
+        ),
+        (
+            '[switch.watchdog]\ndetection_time = "1ms"\npoll_interval = "1ms"\nrestoration_time = "999us"',
+            "s.toml:13: switch.watchdog.restoration_time = \"999us\": is shorter than poll_interval = 1ms: nothing is seen "
+            "between two polls",
+        ),
+        (
+            '[switch.watchdog]\naction = "shutdown"',
+            "s.toml:11: switch.watchdog.action = \"shutdown\": must be \"drop\", \"forward\" or \"alert\"",
+        ),
+        (
+            '[nic.receiver]\nxoff = "32KiB"',
+            "s.toml:10: nic.receiver.xon: 32KiB is not below xoff = 32KiB",
+        ),
+        (
+            '[nic.receiver]\nbuffer = "32KiB"',
+            's.toml:11: nic.receiver.buffer = "32KiB": is below xoff = 64KiB',
+        ),
+        (
+            "[deadlock]\nstop = true",
+            's.toml:11: deadlock.stop = true: needs checks during the run: write for example interval = "100us"',
+        ),
+        (
+            '[deadlock]\ninterval = "1ns"',
+            's.toml:11: deadlock.interval = "1ns": must be at least 100ns',
         ),
         (
             '[switch.ecn]\nmark_on = "enqueue"',

@@ -178,8 +178,13 @@ def _verdict(result: Run) -> int:
     left = messages["unfinished"] + messages["not_run"]
     # `until` asks for an end with messages on their way; a fabric that ran dry with messages left has stalled.
     stalled = left if result.info["ended_by"] == "drained" else 0
+    deadlocked = result.info["status"] == "deadlocked"
+    if deadlocked:
+        from fabemu.report import deadlock_text
+
+        click.echo(f"error: {deadlock_text(result.info['deadlocks'][-1])}", err=True)
     if messages["failed"]:
         click.echo(f"error: {messages['failed']:,} messages failed: their queue pairs ran out of retries", err=True)
     if stalled:
         click.echo(f"error: {stalled:,} messages did not finish and nothing moves any more", err=True)
-    return EXIT_UNFINISHED if messages["failed"] or stalled else EXIT_FINE
+    return EXIT_UNFINISHED if messages["failed"] or stalled or deadlocked else EXIT_FINE

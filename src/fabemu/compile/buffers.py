@@ -110,6 +110,8 @@ def compile_buffers(
     if scenario.compat != "ns3":
         kind_pause = [-(-kind.switch.pfc.quanta * 512 * 10**12 // kind.rate_bps) for kind in members] + [0]
         pause_ps = np.array(kind_pause, dtype=np.int64)[kind_of_port]
+        # Hosts have no such key: their pauses, at the rate of the same link, are those of the switch.
+        pause_ps[:first_switch_port] = pause_ps[ports.port_peer[:first_switch_port]]
     short = _any_short(members, table, frames, lossless)
     names = (
         "pq_reserved_bytes",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fabemu.compile.adapters import compile_adapters
 from fabemu.compile.buffers import FrameLimits, compile_buffers
+from fabemu.compile.incidents import compile_incidents
 from fabemu.compile.traffic import compile_traffic
 from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
@@ -104,6 +105,7 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     parts: dict[str, Any] = {
         **buffers.fields,
         **compile_adapters(scenario, fabric),
+        **compile_incidents(scenario, fabric, wiring, switches, _frame_limits(scenario)),
         **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
     }
     plan = Plan(

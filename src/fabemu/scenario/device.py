@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, Field, Strict, model_validator
 
 from fabemu.scenario.fabric import delay_of_length, length_rules
+from fabemu.scenario.incident import Receiver, Watchdog
 from fabemu.scenario.presets import DCQCN_PRESETS, DcqcnPreset
 from fabemu.scenario.quantity import (
     Alpha,
@@ -290,6 +291,7 @@ class Switch(Table):
     pfc: Pfc = optional(default_factory=Pfc, description="lossless classes")
     lossy: Lossy = optional(default_factory=Lossy, description="lossy classes")
     ecn: Ecn = optional(default_factory=Ecn, description="ECN marking")
+    watchdog: Watchdog = optional(default_factory=Watchdog, description="PFC watchdog of the lossless classes")
     profile: Text | None = optional(
         None,
         description="file with a [switch] table, as `fabemu import sonic` writes it, for what the keys beside this one"
@@ -390,6 +392,9 @@ class Nic(Table):
     )
     retry_count: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = Field(
         7, description="timeouts in a row without progress that a QP survives"
+    )
+    receiver: Receiver = optional(
+        default_factory=Receiver, description="receive buffer of a host that does not keep up with its link"
     )
     cc: CongestionControl = optional(default_factory=CongestionControl, description="congestion control")
 

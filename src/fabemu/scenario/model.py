@@ -27,6 +27,7 @@ from fabemu.scenario.device import (
     SwitchTable,
 )
 from fabemu.scenario.fabric import AnyFabric, close_to
+from fabemu.scenario.incident import Deadlock
 from fabemu.scenario.presets import NS3_DEFAULTS
 from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, Flag, IntervalOrOff, Text, Time, is_printable, named
 from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overlay, raise_broken
@@ -168,6 +169,7 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
     )
     yield from _tier_rules(parts)
     yield from _overlay_rules(parts)
+    yield from _ns3_rules(parts)
 
 
 def workload_class_rules(classes: Iterable[TrafficClass], named_classes: Mapping[int, str]) -> Iterator[Broken]:
@@ -194,6 +196,22 @@ def _time_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> Itera
             )
         if until is not None and workload.start >= until:
             yield ("workload", index, "start"), f"is not before the run's end, until = {format_time(until)}"
+
+
+def _ns3_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
+    """Refuse what the other simulators do not have."""
+    if parts.get("compat") != "ns3":
+        return
+    switch, deadlock = parts.get("switch"), parts.get("deadlock")
+    if deadlock is not None and deadlock.interval != "off":
+        yield ("deadlock", "interval"), 'compat = "ns3" has no checks for deadlocks'
+    if switch is not None:
+        places: list[tuple[tuple[str | int, ...], Any]] = [(("switch",), switch)]
+        places += [(("switch", "tier", tier), over) for tier, over in switch.tier.items()]
+        places += [(("switch", "override", index), over) for index, over in enumerate(switch.override)]
+        for place, table in places:
+            if table.watchdog is not None and table.watchdog.detection_time not in (None, "off"):
+                yield (*place, "watchdog", "detection_time"), 'compat = "ns3" has no PFC watchdog'
 
 
 def _tier_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
@@ -255,6 +273,7 @@ class Scenario(Table):
     workload: Annotated[tuple[AnyWorkload, ...], AfterValidator(_check_workloads)] = optional(
         description="traffic, one or more", json_schema_extra={"minItems": 1}
     )
+    deadlock: Deadlock = optional(default_factory=Deadlock, description="checks for deadlocks")
     trace: Trace = optional(default_factory=Trace, description="what is recorded")
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""Control frames of a host: ACKs, NAKs and CNPs that wait for their port.
+"""Control frames of a host: ACKs, NAKs, CNPs and READ requests that wait for their port.
 
 Owns      the control queues of a host's ports; the comparison of packet numbers on the wire.
 Invariant a control queue is a FIFO, and its frames go before the data of their class.
@@ -6,7 +6,7 @@ Order     docs/MODEL.md 10 and 11.
 """
 from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CLASS_SHIFT, FAULT_MEMORY, KIND_CNP,
-                     PSN_MASK)
+                     KIND_READ, PSN_MASK)
 from .packet cimport packet_t
 from .state cimport engine_t, worker_t, port_t, control_t, control_queue_t
 from .link cimport link_begin, link_commit, link_wire_ps
@@ -14,9 +14,14 @@ from .stats cimport stats_sent
 from .wake cimport port_kick
 
 
-cdef inline uint64_t psn_ahead(uint32_t psn, uint64_t base) noexcept nogil:
-    """How far a 24-bit number is ahead of `base`, modulo 2^24."""
-    return (<uint64_t>psn - base) & PSN_MASK
+cdef inline uint32_t psn_wire(const engine_t* e, uint64_t number) noexcept nogil:
+    """A packet number as frames carry it."""
+    return <uint32_t>((number + e.plan.psn_start) & PSN_MASK)
+
+
+cdef inline uint64_t psn_ahead(const engine_t* e, uint32_t psn, uint64_t base) noexcept nogil:
+    """How far a number on the wire is ahead of packet `base`, modulo 2^24."""
+    return (<uint64_t>psn - base - e.plan.psn_start) & PSN_MASK
 
 
 cdef inline control_queue_t* outbox_control(engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
@@ -67,8 +72,11 @@ cdef inline void host_count(engine_t* e, worker_t* w, port_t* port, int32_t port
 
 cdef inline int64_t control_bytes(const engine_t* e, const control_queue_t* queue) noexcept nogil:
     """Frame that nic_send_control would send now."""
-    if queue.buffer[queue.head & queue.mask].kind == KIND_CNP:
+    cdef uint8_t kind = queue.buffer[queue.head & queue.mask].kind
+    if kind == KIND_CNP:
         return e.plan.cnp_bytes
+    if unlikely(kind == KIND_READ):
+        return e.plan.read_request_bytes
     return e.plan.ack_bytes
 
 
@@ -80,6 +88,9 @@ cdef inline void nic_send_control(engine_t* e, worker_t* w, port_t* port, int32_
     cdef packet_t* packet = link_begin(e, w, port, port_id, size, now, link_wire_ps(&e.plan, port, size))
     if packet == NULL:
         return
+    w.control_sent += 1
+    if unlikely(entry.kind == KIND_READ):
+        w.requests += 1
     packet.qp = <uint32_t>entry.qp
     packet.psn = entry.psn
     packet.hash = entry.hash

@@ -20,8 +20,8 @@ from .ecmp cimport ecmp_port
 from .mmu cimport mmu_wants_xoff
 from .operation cimport SLOT_NEW, operation_done
 from .control cimport nic_send_control
-from .nic_send cimport host_run_timers, nic_send_data, qp_sendable
-from .nic cimport host_arrival, operation_post
+from .nic_send cimport nic_send_data, qp_sendable
+from .nic cimport host_arrival, host_run_timers, operation_post
 from .pfc cimport pending_push, pfc_apply, pfc_lower, pfc_raise, pfc_send
 from .stats cimport drop_record
 from .switch cimport switch_dequeue, switch_enqueue, switch_send
@@ -262,7 +262,7 @@ cdef inline void creation_host_transmit(engine_t* e, worker_t* w, creation_t* c,
     if chosen != NONE:
         qps.last = chosen
         q = &host.qps[e.qp_slot[qps.qps[chosen]]]
-        nic_send_data(e, w, node, port, port_id, q.klass, q, now)
+        nic_send_data(e, w, node, port, port_id, q.klass, e.qp_slot[qps.qps[chosen]], now)
         creation_started(e, c, port_id)
         return
     for position in range(qps.count):

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, ps_t)
+from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ, ps_t)
 from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .inbox cimport INBOX_BUCKETS
@@ -25,7 +25,9 @@ from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
 from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      record_buffer_t, rx_t, switch_t, worker_t)
+from .selective cimport companions_bytes, companions_free
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
+from .transport cimport transport_holds, transport_init
 from .wake cimport WHEEL_SLOTS, wake_far
 from .watchdog cimport watchdogs_make
 from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows
@@ -214,6 +216,7 @@ cdef class Engine:
         p.deadlock_interval_ps = plan.deadlock_interval_ps
         p.deadlock_stop = plan.deadlock_stop
         self._read_nics(plan)
+        transport_init(self.e, plan)
 
     cdef _read_nics(self, plan):
         cdef int32_t index
@@ -265,8 +268,9 @@ cdef class Engine:
         # A packet without a route is a drop, and drops are for the exact path.
         e.express = express and e.shortcuts and not p.ns3_buffer and not bool((plan.route == ROUTE_NONE).any())
         e.by_heap = p.scheduler == SCHEDULER_CLASSIC
-        e.data_full_bytes = <int32_t>frame_bytes_of(e, p.mtu_bytes, False)
-        e.frame_bytes_max = <int32_t>max(frame_bytes_of(e, p.mtu_bytes, True), p.ack_bytes, p.cnp_bytes, p.pfc_bytes)
+        e.data_full_bytes = <int32_t>frame_bytes_of(e, p.mtu_bytes, 0)
+        e.frame_bytes_max = <int32_t>max(frame_bytes_of(e, p.mtu_bytes, max(p.reth_bytes, p.aeth_bytes)),
+                                         p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.read_request_bytes)
         e.ports = <port_t*>zeroed(p.port_count, sizeof(port_t))
         e.queues = <queue_t*>zeroed(queue_count, sizeof(queue_t))
         e.pauses = <pause_t*>zeroed(2 * queue_count, sizeof(pause_t))
@@ -343,6 +347,8 @@ cdef class Engine:
         e.rx_slot = <int32_t*>zeroed(p.qp_count, sizeof(int32_t))
         memset(e.qp_slot, 0xff, p.qp_count * sizeof(int32_t))
         memset(e.rx_slot, 0xff, p.qp_count * sizeof(int32_t))
+        if p.has_read:
+            e.read_max = <uint64_t*>zeroed(p.qp_count, sizeof(uint64_t))
         e.op_posted_ps = times(p.op_count, -1)
         e.op_first_ps = times(p.op_count, -1)
         e.op_delivered_ps = times(p.op_count, -1)
@@ -392,8 +398,10 @@ cdef class Engine:
         """Lookahead: the least time from the start of a transmission to its arrival, over all links."""
         cdef plan_t* p = &self.e.plan
         cdef int64_t least_bytes = min(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.credit_bytes,
-                                       frame_bytes_of(self.e, 0, False))
+                                       frame_bytes_of(self.e, 0, 0))
         cdef ps_t least_ps = FOREVER, ahead_ps
+        if p.has_read:
+            least_bytes = min(least_bytes, p.read_request_bytes)
         cdef int32_t port
         for port in range(p.port_count):
             ahead_ps = p.port_delay_ps[port] + time_of_bytes(p, least_bytes + p.wire_overhead_bytes,
@@ -429,6 +437,7 @@ cdef class Engine:
                 free(e.switches[index].held)
         if e.hosts != NULL:
             for index in range(e.plan.host_count):
+                companions_free(&e.hosts[index])
                 free(e.hosts[index].qps)
                 free(e.hosts[index].receivers)
                 free(e.hosts[index].timers.entries)
@@ -461,6 +470,7 @@ cdef class Engine:
         free(e.far.entries)
         free(e.qp_slot)
         free(e.rx_slot)
+        free(e.read_max)
         free(e.op_posted_ps)
         free(e.op_first_ps)
         free(e.op_delivered_ps)
@@ -655,8 +665,8 @@ cdef class Engine:
             (uint8), ``packets`` (transmissions), ``retransmissions``, ``cnps``, ``marks`` (int64).
         """
         cdef engine_t* e = self.e
-        cdef int32_t qp, index, op
-        cdef uint64_t start, length
+        cdef int32_t qp, index, op, receiver
+        cdef uint64_t start, length, sent
         cdef qp_t* q
         status = np.empty(e.plan.op_count, dtype="u1")
         cdef size_t address = status.ctypes.data
@@ -665,9 +675,23 @@ cdef class Engine:
         marks = self._copy_i8(e.op_marks)
         cdef int64_t[::1] packets_view = packets
         cdef int64_t[::1] marks_view = marks
-        # What live QPs have not yet booked.
+        # What live QPs have not yet booked, and what QPs that read never do.
         for qp in range(e.plan.qp_count):
-            if e.qp_slot[qp] >= 0:
+            receiver = e.plan.qp_dst[qp]
+            if e.plan.qp_verb[qp] == VERB_READ:
+                receiver = e.plan.qp_src[qp]
+                start = 0
+                sent = e.read_max[qp]
+                if e.qp_slot[qp] >= 0:
+                    sent = e.hosts[e.plan.qp_dst[qp]].qps[e.qp_slot[qp]].snd_max
+                for index in range(e.plan.qp_op_start[qp], e.plan.qp_op_start[qp + 1]):
+                    op = e.plan.qp_op[index]
+                    length = <uint64_t>op_packets(&e.plan, op)
+                    packets_view[op] = e.op_retransmissions[op]
+                    if sent > start:
+                        packets_view[op] += <int64_t>min(length, sent - start)
+                    start += length
+            elif e.qp_slot[qp] >= 0:
                 q = &e.hosts[e.plan.qp_src[qp]].qps[e.qp_slot[qp]]
                 start = q.una_first
                 for index in range(e.plan.qp_op_start[qp] + q.una_index, e.plan.qp_op_start[qp + 1]):
@@ -678,8 +702,8 @@ cdef class Engine:
                     packets_view[op] = e.op_retransmissions[op] + <int64_t>min(length, q.snd_max - start)
                     start += length
             if e.rx_slot[qp] >= 0:
-                index = e.plan.qp_op_start[qp] + e.hosts[e.plan.qp_dst[qp]].receivers[e.rx_slot[qp]].message_index
-                marks_view[e.plan.qp_op[index]] += e.hosts[e.plan.qp_dst[qp]].receivers[e.rx_slot[qp]].marks
+                index = e.plan.qp_op_start[qp] + e.hosts[receiver].receivers[e.rx_slot[qp]].message_index
+                marks_view[e.plan.qp_op[index]] += e.hosts[receiver].receivers[e.rx_slot[qp]].marks
         return {
             "posted_ps": self._copy_i8(e.op_posted_ps),
             "first_sent_ps": self._copy_i8(e.op_first_ps),
@@ -756,6 +780,7 @@ cdef class Engine:
             "packets_in_flight": w.sent - w.delivered - w.dropped,
             "retransmissions": w.retransmissions,
             "cnps": w.cnps,
+            "read_requests": w.requests,
             "marks": w.marks,
             "xoffs": w.xoffs,
             "pfc_frames": w.pfc_sent,
@@ -793,6 +818,7 @@ cdef class Engine:
         fault = self.fault()
         return [
             *invariants_hold(self.e, self.now_ps, self.last_status == DRAINED, self.plan.lossless_guaranteed),
+            *transport_holds(self.e, self.ops()),
             ("no_fault", fault is None, "" if fault is None else f"{fault[0]} at {fault[1]} ps, node {fault[2]}"),
         ]
 
@@ -807,6 +833,7 @@ cdef class Engine:
             queues += (<int64_t><uint32_t>(e.queues[index].mask + 1)) * sizeof(packet_t)
         for index in range(p.host_count):
             pools += e.hosts[index].qp_capacity * sizeof(qp_t) + e.hosts[index].rx_capacity * sizeof(rx_t)
+            pools += companions_bytes(&e.hosts[index])
             pools += (e.hosts[index].timers.capacity + e.hosts[index].due.capacity) * 16
         for index in range(<int64_t>e.host_port_count * p.class_count):
             pools += <int64_t>(e.outboxes[index].control.mask + 1) * sizeof(control_t)

@@ -5,7 +5,7 @@ Invariant arrivals on a link are strictly increasing, since one transmission end
 Order     busy_until, then the ring's tail: a packet is visible to the receiver only when it is whole.
 """
 from .types cimport (int32_t, int64_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
-                     FAULT_BUSY, FAULT_MEMORY)
+                     FAULT_BUSY, FAULT_MEMORY, KIND_MASK, PSN_MASK)
 from .packet cimport packet_t, packets_grow
 from .plan cimport plan_t
 from .state cimport engine_t, worker_t, port_t
@@ -82,10 +82,10 @@ cdef inline void link_commit(engine_t* e, worker_t* w, port_t* port, int32_t por
             row.emit_ps = now
             row.node = port.node
             row.port = port_id
-            row.psn = packet.psn
+            row.psn = packet.psn & PSN_MASK
             row.qp = <int32_t>packet.qp
             row.frame_bytes = packet.size
-            row.kind = packet.kind
+            row.kind = packet.kind & KIND_MASK
             row.flags = packet.flags & FLAG_WIRE
             row.klass = packet.flags >> CLASS_SHIFT
     e.ports[port.peer].tail += 1

@@ -5,35 +5,69 @@ Invariant a port that has something to send has its next choice set.
 Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 """
 from libc.stdlib cimport free
-from .types cimport (int32_t, int64_t, ps_t, unlikely, FOREVER, KIND_CNP, KIND_DATA, NONE, OP_RECV, OP_SEND,
-                     STATUS_FAILED, STATUS_POSTED)
+from .types cimport (int32_t, int64_t, uint32_t, ps_t, unlikely, FOREVER, KIND_CNP, KIND_DATA, KIND_READ, MODE_PLAIN,
+                     MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SEND, STATUS_FAILED, STATUS_POSTED, VERB_READ)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, ready_t
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
 from .wake cimport events_count, port_kick
-from .operation cimport host_add_due, host_set_op_key, operation_done
+from .operation cimport (SLOT_DONE, host_add_due, host_set_op_key, host_set_timer_key, operation_done, timer_is_live)
 from .control cimport control_bytes, nic_send_control
 from .credit cimport credit_free, credit_limits, credit_spend, credit_suffices, pending_send
-from .nic_send cimport (nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_next_bytes, qp_post,
-                        qp_sendable)
-from .nic_receive cimport nic_on_data
+from .nic_receive cimport nic_on_data, nic_on_forgotten, rx_begin
+from .nic_send cimport (nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_next_bytes, qp_on_timer,
+                        qp_post, qp_sendable)
+from .read cimport (read_on_data, read_on_notification, read_on_request, read_on_timer, read_post, read_sent)
+
+
+cdef inline void host_data(engine_t* e, worker_t* w, int32_t node, const packet_t* packet, ps_t now) noexcept nogil:
+    """A data packet: to the receiver of its QP, which begins with the first that comes."""
+    cdef host_t* host = &e.hosts[node]
+    cdef int32_t qp = <int32_t>packet.qp
+    cdef int32_t slot = e.rx_slot[qp]
+    if unlikely(slot < 0):
+        if e.plan.qp_verb[qp] == VERB_READ:
+            # The requester is done, or has given up.
+            return
+        if slot == SLOT_DONE:
+            nic_on_forgotten(e, w, node, packet, now)
+            return
+        slot = rx_begin(e, host, node, qp,
+                        MODE_SELECTIVE if e.plan.nic[e.plan.host_nic[node]].selective else MODE_PLAIN,
+                        <uint32_t>e.plan.qp_src[qp])
+        if slot < 0:
+            return
+    if unlikely(host.receivers[slot].mode == MODE_READ):
+        read_on_data(e, w, node, packet, slot, now)
+    else:
+        nic_on_data(e, w, node, packet, slot, now)
+
+
+cdef inline void host_notification(engine_t* e, worker_t* w, int32_t node, const packet_t* packet,
+                                   ps_t now) noexcept nogil:
+    """A CNP: to the QP that sends the data, if it still lives."""
+    cdef host_t* host = &e.hosts[node]
+    cdef int32_t slot = e.qp_slot[packet.qp]
+    if slot < 0:
+        return
+    if unlikely(host.qps[slot].mode == MODE_READ):
+        read_on_notification(e, node, slot, now)
+    else:
+        nic_on_notification(e, w, node, host, &host.qps[slot], now)
 
 
 cdef inline void host_arrival(engine_t* e, worker_t* w, int32_t node, int32_t port_id, const packet_t* packet,
                               ps_t now) noexcept nogil:
     """A frame that has come in by a port of the host is dealt with, and has left its buffer."""
-    cdef int32_t slot
-    cdef host_t* host
     credit_free(e, w, port_id, <int32_t>packet_class(packet), packet.size, now)
     w.delivered += 1
     w.delivered_bytes += packet.size
     if packet.kind == KIND_DATA:
-        nic_on_data(e, w, node, packet, now)
+        host_data(e, w, node, packet, now)
     elif packet.kind == KIND_CNP:
-        slot = e.qp_slot[packet.qp]
-        if slot >= 0:
-            host = &e.hosts[node]
-            nic_on_notification(e, w, node, host, &host.qps[slot], now)
+        host_notification(e, w, node, packet, now)
+    elif unlikely(packet.kind == KIND_READ):
+        read_on_request(e, w, node, packet, now)
     else:
         nic_on_acknowledgement(e, w, node, packet, now)
     if unlikely(e.lanes != NULL):
@@ -57,10 +91,27 @@ cdef inline bint host_has_credits(const engine_t* e, const host_t* host, const p
     if box.control.head != box.control.tail:
         size = control_bytes(e, &box.control)
     elif box.ready.count > 0:
-        size = qp_next_bytes(e, &host.qps[box.ready.entries[0].slot])
+        size = qp_next_bytes(e, host, box.ready.entries[0].slot)
     else:
         return True
     return credit_suffices(e, port, port_id, klass, size)
+
+
+cdef inline void host_run_timers(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
+    """QP timeouts that are due; entries that came too early go back to where their QP's deadline is now."""
+    cdef host_t* host = &e.hosts[node]
+    cdef int32_t qp
+    host.timer_key_ps = FOREVER
+    while host.timers.count > 0 and host.timers.entries[0].time_ps <= now:
+        qp = host.timers.entries[0].id
+        timed_pop(&host.timers)
+        if not timer_is_live(e, qp):
+            continue
+        if unlikely(e.plan.qp_verb[qp] == VERB_READ):
+            read_on_timer(e, w, node, e.rx_slot[qp], now)
+        else:
+            qp_on_timer(e, w, node, host, e.qp_slot[qp], now)
+    host_set_timer_key(e, w, node)
 
 
 cdef inline void host_run_operations(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
@@ -104,7 +155,10 @@ cdef inline void operation_post(engine_t* e, worker_t* w, int32_t node, int32_t 
     e.op_status[op] = STATUS_POSTED
     e.op_posted_ps[op] = now
     if kind == OP_SEND:
-        qp_post(e, w, node, e.plan.op_qp[op], now)
+        if unlikely(e.plan.qp_verb[e.plan.op_qp[op]] == VERB_READ):
+            read_post(e, w, node, e.plan.op_qp[op], now)
+        else:
+            qp_post(e, w, node, e.plan.op_qp[op], now)
     elif kind == OP_RECV:
         if e.op_delivered_ps[e.plan.op_peer[op]] >= 0:
             operation_done(e, w, node, op, now)
@@ -152,13 +206,15 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
         if box.ready.count > 0 and box.ready.entries[0].ready_ps <= now:
             top = box.ready.entries[0]
             q = &host.qps[top.slot]
-            nic_send_data(e, w, node, port, port_id, klass, q, now)
+            nic_send_data(e, w, node, port, port_id, klass, top.slot, now)
             if qp_sendable(q):
                 top.ready_ps = q.next_send_ps
                 ready_sift_down(&box.ready, top)
             else:
                 q.in_heap = 0
                 ready_pop(&box.ready)
+                if unlikely(q.mode == MODE_READ):
+                    read_sent(e, host, top.slot)
             break
     if unlikely(limited) and port.sent_bytes > sent_bytes:
         credit_spend(e, port_id, klass, port.sent_bytes - sent_bytes)

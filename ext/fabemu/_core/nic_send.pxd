@@ -6,27 +6,27 @@ Order     docs/MODEL.md 10.
 Source    InfiniBand Architecture 1.4, 9.7 (reliable connection, go-back-N); docs/MODEL.md.
 """
 from libc.stdlib cimport realloc
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, CC_FIXED, CLASS_SHIFT,
-                     EVENT_ROW_QP_ERROR, FAULT_MEMORY, FAULT_ROUTE, FLAG_ECHO, FLAG_FIRST, FLAG_LAST, FOREVER,
-                     KIND_DATA, KIND_NAK, NONE, PSN_HALF, PSN_MASK, STATUS_FAILED, STATUS_NOT_RUN)
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, likely, unlikely, CC_FIXED,
+                     CLASS_SHIFT, FAULT_MEMORY, FAULT_ROUTE, FLAG_ECHO, FLAG_FIRST, FLAG_LAST, FOREVER, KIND_DATA,
+                     KIND_MASK, KIND_NAK, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, PSN_BITS, PSN_HALF,
+                     SACK_KIND_BITS, SACK_KIND_SHIFT, STATUS_NOT_RUN, VERB_WRITE)
 from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
-from .state cimport engine_t, worker_t, port_t, host_t, qp_t
-from .heaps cimport ready_push, ready_remove, timed_pop, timed_push
+from .state cimport engine_t, worker_t, port_t, host_t, qp_t, sacked_t
+from .heaps cimport ready_push, ready_remove, timed_push
 from .dcqcn cimport cc_init, cc_on_cnp, cc_on_sent, cc_step
 from .ecmp cimport ecmp_port
 from .link cimport link_begin, link_commit, link_wire_ps, time_of_bytes
-from .trace cimport flow_row_t, event_record, record_append
+from .selective cimport sacked_advance, sacked_begin, sacked_grow, sacked_mark, sacked_recover, sacked_seek
 from .wake cimport events_count, port_kick
-from .operation cimport SLOT_DONE, SLOT_FAILED, SLOT_NEW, host_set_timer_key, operation_done
-from .control cimport host_count, psn_ahead
+from .operation cimport (SLOT_DONE, SLOT_FAILED, SLOT_NEW, host_set_timer_key, operation_done, operations_fail)
+from .control cimport host_count, psn_ahead, psn_wire
 
 
-cdef inline int64_t frame_bytes_of(const engine_t* e, int64_t payload_bytes, bint first) noexcept nogil:
+cdef inline int64_t frame_bytes_of(const engine_t* e, int64_t payload_bytes, int64_t extra_bytes) noexcept nogil:
+    """Frame of a data packet that has `extra_bytes` of headers beside the usual ones (MODEL 3)."""
     cdef int64_t pad = e.plan.pad_bytes
-    cdef int64_t size = (payload_bytes + pad - 1) // pad * pad + e.plan.header_bytes
-    if first:
-        size += e.plan.reth_bytes
+    cdef int64_t size = (payload_bytes + pad - 1) // pad * pad + e.plan.header_bytes + extra_bytes
     return size if size > e.plan.frame_min_bytes else e.plan.frame_min_bytes
 
 
@@ -40,6 +40,8 @@ cdef inline int32_t qp_take(engine_t* e, host_t* host) noexcept nogil:
             e.fault.code = FAULT_MEMORY
             return NONE
         host.qps = grown
+        if e.plan.has_selective and not sacked_grow(e, host, capacity):
+            return NONE
         for slot in range(capacity - 1, host.qp_capacity - 1, -1):
             host.qps[slot].free_next = host.qp_free
             host.qp_free = slot
@@ -58,8 +60,8 @@ cdef inline void qp_load_message(engine_t* e, qp_t* q) noexcept nogil:
 
 cdef inline bint qp_sendable(const qp_t* q) noexcept nogil:
     cdef uint64_t outstanding = q.snd_nxt - q.snd_una
-    return (q.snd_nxt < q.available_end and outstanding < PSN_HALF
-            and (q.window_packets == 0 or outstanding < <uint64_t>q.window_packets))
+    return q.repair or (q.snd_nxt < q.available_end and outstanding < PSN_HALF
+                        and (q.window_packets == 0 or outstanding < <uint64_t>q.window_packets))
 
 
 cdef inline void qp_offer(engine_t* e, worker_t* w, host_t* host, qp_t* q, int32_t slot, ps_t now) noexcept nogil:
@@ -98,6 +100,14 @@ cdef inline void qp_release(engine_t* e, host_t* host, int32_t slot) noexcept no
     host.qp_free = slot
 
 
+cdef inline void qp_seek(engine_t* e, host_t* host, int32_t slot) noexcept nogil:
+    """Selective repeat: look for the packet to be sent again; a QP that has none and nothing new cannot send."""
+    cdef qp_t* q = &host.qps[slot]
+    q.repair = sacked_seek(&host.sacked[slot], q.snd_una, q.snd_max)
+    if q.in_heap and not qp_sendable(q):
+        qp_withdraw(e, q)
+
+
 cdef inline void qp_rewind(engine_t* e, qp_t* q) noexcept nogil:
     """Go back to the first unacknowledged packet."""
     if q.snd_nxt == q.snd_una:
@@ -106,6 +116,63 @@ cdef inline void qp_rewind(engine_t* e, qp_t* q) noexcept nogil:
     q.message_index = q.una_index
     q.message_first = q.una_first
     qp_load_message(e, q)
+
+
+cdef inline int32_t qp_begin(engine_t* e, host_t* host, int32_t node, int32_t qp, uint8_t mode,
+                             uint32_t dst) noexcept nogil:
+    """A QP takes a slot at the host that sends its data to `dst`; NONE after a fault."""
+    cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
+    cdef int32_t slot = qp_take(e, host)
+    cdef qp_t* q
+    if slot < 0:
+        return NONE
+    e.qp_slot[qp] = slot
+    q = &host.qps[slot]
+    q.next_send_ps = 0
+    q.snd_nxt = 0
+    q.snd_una = 0
+    q.snd_max = 0
+    q.available_end = 0
+    q.message_first = 0
+    q.message_end = 0
+    q.message_bytes = 0
+    q.qp = qp
+    q.klass = e.plan.qp_class[qp]
+    q.in_heap = 0
+    q.has_timer = 0
+    q.mode = mode
+    q.repair = 0
+    q.first_extra = 0
+    q.last_extra = 0
+    q.message_index = 0
+    q.available_index = 0
+    q.una_index = 0
+    q.una_first = 0
+    q.una_end = <uint64_t>op_packets(&e.plan, e.plan.qp_op[e.plan.qp_op_start[qp]])
+    q.deadline_ps = FOREVER
+    q.retries = 0
+    q.window_packets = nic.window_packets
+    q.hash = e.plan.qp_hash[qp]
+    q.dst = dst
+    q.group = <uint32_t>e.plan.host_group[dst]
+    if mode == MODE_READ:
+        q.window_packets = 0
+        q.first_extra = <uint16_t>e.plan.aeth_bytes
+        q.last_extra = <uint16_t>e.plan.aeth_bytes
+    elif e.plan.qp_verb[qp] == VERB_WRITE:
+        q.first_extra = <uint16_t>e.plan.reth_bytes
+    if mode == MODE_SELECTIVE:
+        if q.window_packets == 0 or nic.selective_window < q.window_packets:
+            q.window_packets = nic.selective_window
+        sacked_begin(e, &host.sacked[slot], nic.selective_window)
+    q.port = ecmp_port(&e.plan, node, q.group, q.dst, q.hash)
+    if unlikely(q.port < 0):
+        e.fault.code = FAULT_ROUTE
+        return NONE
+    cc_init(&q.cc, e.ports[q.port].rate_bps)
+    if nic.cc == CC_FIXED and nic.fixed_rate_bps < q.cc.rate_bps:
+        q.cc.rate_bps = nic.fixed_rate_bps
+    return slot
 
 
 cdef inline void qp_post(engine_t* e, worker_t* w, int32_t node, int32_t qp, ps_t now) noexcept nogil:
@@ -123,41 +190,10 @@ cdef inline void qp_post(engine_t* e, worker_t* w, int32_t node, int32_t qp, ps_
     if slot == SLOT_NEW:
         if e.op_status[e.plan.qp_op[first]] == STATUS_NOT_RUN:
             return
-        slot = qp_take(e, host)
+        slot = qp_begin(e, host, node, qp, MODE_SELECTIVE if nic.selective else MODE_PLAIN,
+                        <uint32_t>e.plan.qp_dst[qp])
         if slot < 0:
             return
-        e.qp_slot[qp] = slot
-        q = &host.qps[slot]
-        q.next_send_ps = 0
-        q.snd_nxt = 0
-        q.snd_una = 0
-        q.snd_max = 0
-        q.available_end = 0
-        q.message_first = 0
-        q.message_end = 0
-        q.message_bytes = 0
-        q.qp = qp
-        q.klass = e.plan.qp_class[qp]
-        q.in_heap = 0
-        q.has_timer = 0
-        q.message_index = 0
-        q.available_index = 0
-        q.una_index = 0
-        q.una_first = 0
-        q.una_end = <uint64_t>op_packets(&e.plan, e.plan.qp_op[first])
-        q.deadline_ps = FOREVER
-        q.retries = 0
-        q.window_packets = nic.window_packets
-        q.hash = e.plan.qp_hash[qp]
-        q.dst = <uint32_t>e.plan.qp_dst[qp]
-        q.group = <uint32_t>e.plan.host_group[q.dst]
-        q.port = ecmp_port(&e.plan, node, q.group, q.dst, q.hash)
-        if unlikely(q.port < 0):
-            e.fault.code = FAULT_ROUTE
-            return
-        cc_init(&q.cc, e.ports[q.port].rate_bps)
-        if nic.cc == CC_FIXED and nic.fixed_rate_bps < q.cc.rate_bps:
-            q.cc.rate_bps = nic.fixed_rate_bps
     q = &host.qps[slot]
     was_empty = q.snd_nxt == q.available_end
     while q.available_index < count:
@@ -180,6 +216,8 @@ cdef inline void qp_acknowledge(engine_t* e, worker_t* w, int32_t node, host_t* 
     cdef int32_t count = e.plan.qp_op_start[qp + 1] - first
     cdef int32_t op
     cdef bint behind
+    if unlikely(q.mode == MODE_SELECTIVE):
+        sacked_advance(&host.sacked[slot], q.snd_una, cumulative)
     q.snd_una = cumulative
     q.retries = 0
     behind = q.snd_nxt < cumulative
@@ -204,6 +242,8 @@ cdef inline void qp_acknowledge(engine_t* e, worker_t* w, int32_t node, host_t* 
         qp_withdraw(e, q)
         qp_release(e, host, slot)
         return
+    if unlikely(q.mode == MODE_SELECTIVE):
+        qp_seek(e, host, slot)
     if q.snd_una == q.snd_max:
         q.deadline_ps = FOREVER
     else:
@@ -218,7 +258,6 @@ cdef inline void qp_fail(engine_t* e, worker_t* w, int32_t node, host_t* host, i
     cdef int32_t first = e.plan.qp_op_start[qp]
     cdef int32_t count = e.plan.qp_op_start[qp + 1] - first
     cdef int32_t index, op
-    cdef flow_row_t* row
     cdef uint64_t start = q.una_first
     cdef uint64_t length
     for index in range(q.una_index, count):
@@ -228,16 +267,8 @@ cdef inline void qp_fail(engine_t* e, worker_t* w, int32_t node, host_t* host, i
         if q.snd_max > start:
             e.op_packets[op] += <int64_t>(length if q.snd_max - start > length else q.snd_max - start)
         start += length
-        e.op_status[op] = STATUS_FAILED
-        e.op_done_ps[op] = now
-        w.finished_ops += 1
-        row = <flow_row_t*>record_append(e, &w.flows)
-        if row != NULL:
-            row.emit_ps = now
-            row.node = node
-            row.op = op
+    operations_fail(e, w, node, qp, q.una_index, now)
     e.qp_slot[qp] = SLOT_FAILED
-    event_record(e, w, now, EVENT_ROW_QP_ERROR, node, NONE, NONE, qp, NONE, NONE)
     q.deadline_ps = FOREVER
     qp_withdraw(e, q)
     qp_release(e, host, slot)
@@ -255,12 +286,15 @@ cdef inline void nic_on_acknowledgement(engine_t* e, worker_t* w, int32_t node, 
     q = &host.qps[slot]
     if packet.flags & FLAG_ECHO:
         nic_on_notification(e, w, node, host, q, now)
-    ahead = psn_ahead(packet.psn, q.snd_una)
+    ahead = psn_ahead(e, packet.psn, q.snd_una)
     outstanding = q.snd_max - q.snd_una
     if ahead > outstanding:
         return
-    if packet.kind == KIND_NAK:
-        nic_on_nak(e, w, node, host, slot, q.snd_una + ahead, ahead > 0, now)
+    if packet.kind & KIND_MASK == KIND_NAK:
+        if unlikely(q.mode == MODE_SELECTIVE):
+            nic_on_sack(e, w, node, host, slot, q.snd_una + ahead, packet, now)
+        else:
+            nic_on_nak(e, w, node, host, slot, q.snd_una + ahead, ahead > 0, now)
     elif ahead > 0:
         qp_acknowledge(e, w, node, host, slot, q.snd_una + ahead, now)
 
@@ -280,6 +314,27 @@ cdef inline void nic_on_nak(engine_t* e, worker_t* w, int32_t node, host_t* host
         qp_offer(e, w, host, q, slot, now)
 
 
+cdef inline void nic_on_sack(engine_t* e, worker_t* w, int32_t node, host_t* host, int32_t slot, uint64_t cumulative,
+                             const packet_t* packet, ps_t now) noexcept nogil:
+    """NAK under selective repeat: all below `cumulative` has come, and one packet beyond it."""
+    cdef qp_t* q = &host.qps[slot]
+    cdef int32_t qp = q.qp
+    cdef uint64_t sack = cumulative + 1 + ((packet.psn >> PSN_BITS) | (
+        <uint32_t>(packet.kind >> SACK_KIND_SHIFT) & ((1 << SACK_KIND_BITS) - 1)) << (32 - PSN_BITS))
+    if cumulative > q.snd_una:
+        qp_acknowledge(e, w, node, host, slot, cumulative, now)
+        if e.qp_slot[qp] != slot:
+            return
+        q = &host.qps[slot]
+    if sack >= q.snd_max:
+        return
+    sacked_mark(&host.sacked[slot], sack)
+    if host.sacked[slot].recovery_end == 0:
+        sacked_recover(&host.sacked[slot], q.snd_una, q.snd_max)
+    qp_seek(e, host, slot)
+    qp_offer(e, w, host, q, slot, now)
+
+
 cdef inline void nic_on_notification(engine_t* e, worker_t* w, int32_t node, const host_t* host, qp_t* q,
                                      ps_t now) noexcept nogil:
     """A CNP or an echo for a live QP."""
@@ -289,84 +344,46 @@ cdef inline void nic_on_notification(engine_t* e, worker_t* w, int32_t node, con
         cc_on_cnp(nic, &q.cc, e.ports[q.port].rate_bps, now)
 
 
-cdef inline void host_run_timers(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
-    """QP timeouts that are due; entries that came too early go back to where their QP's deadline is now."""
-    cdef host_t* host = &e.hosts[node]
+cdef inline void qp_on_timer(engine_t* e, worker_t* w, int32_t node, host_t* host, int32_t slot,
+                             ps_t now) noexcept nogil:
+    """The timer entry of a QP has come up: its deadline may have, too."""
     cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
-    cdef int32_t qp, slot
-    cdef qp_t* q
-    host.timer_key_ps = FOREVER
-    while host.timers.count > 0 and host.timers.entries[0].time_ps <= now:
-        qp = host.timers.entries[0].id
-        timed_pop(&host.timers)
-        slot = e.qp_slot[qp]
-        if slot < 0:
-            continue
-        q = &host.qps[slot]
-        q.has_timer = 0
-        if q.deadline_ps == FOREVER:
-            continue
-        if q.deadline_ps > now:
-            q.has_timer = 1
-            timed_push(e, &host.timers, q.deadline_ps, qp, node)
-            continue
-        events_count(w, 1, now)
-        q.retries += 1
-        if q.retries > nic.retry_count:
-            qp_fail(e, w, node, host, slot, now)
-            continue
+    cdef qp_t* q = &host.qps[slot]
+    q.has_timer = 0
+    if q.deadline_ps == FOREVER:
+        return
+    if q.deadline_ps > now:
+        q.has_timer = 1
+        timed_push(e, &host.timers, q.deadline_ps, q.qp, node)
+        return
+    events_count(w, 1, now)
+    q.retries += 1
+    if q.retries > nic.retry_count:
+        qp_fail(e, w, node, host, slot, now)
+        return
+    if unlikely(q.mode == MODE_SELECTIVE):
+        sacked_recover(&host.sacked[slot], q.snd_una, q.snd_max)
+        qp_seek(e, host, slot)
+    else:
         qp_rewind(e, q)
-        qp_set_deadline(e, w, node, host, q, now + nic.rto_ps)
-        qp_offer(e, w, host, q, slot, now)
-    host_set_timer_key(e, w, node)
+    qp_set_deadline(e, w, node, host, q, now + nic.rto_ps)
+    qp_offer(e, w, host, q, slot, now)
 
 
-cdef inline int64_t qp_next_bytes(const engine_t* e, const qp_t* q) noexcept nogil:
-    """Frame that nic_send_data would send now."""
-    cdef bint first = q.snd_nxt == q.message_first
-    cdef int64_t payload_bytes = e.plan.mtu_bytes
-    if q.snd_nxt + 1 == q.message_end:
-        payload_bytes = q.message_bytes - <int64_t>(q.snd_nxt - q.message_first) * e.plan.mtu_bytes
-    return frame_bytes_of(e, payload_bytes, first)
-
-
-cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
-                               qp_t* q, ps_t now) noexcept nogil:
-    """Send the packet at snd_nxt and set when the next one may go."""
+cdef inline bint nic_emit_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
+                               qp_t* q, uint64_t number, int64_t size, uint8_t flags, ps_t now) noexcept nogil:
+    """Put a data packet on the wire and set when the QP may send the next one."""
     cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
-    cdef uint64_t number = q.snd_nxt
-    cdef int64_t size = e.data_full_bytes
-    cdef uint8_t flags = <uint8_t>(klass << CLASS_SHIFT)
-    cdef int32_t op
     cdef ps_t wire_ps
     cdef packet_t* packet
-    if number == q.message_first:
-        flags |= FLAG_FIRST
-    if number + 1 == q.message_end:
-        flags |= FLAG_LAST
-        size = frame_bytes_of(e, q.message_bytes - <int64_t>(number - q.message_first) * e.plan.mtu_bytes,
-                              flags & FLAG_FIRST)
-    elif flags & FLAG_FIRST:
-        size = frame_bytes_of(e, e.plan.mtu_bytes, True)
-    if flags & FLAG_FIRST:
-        op = e.plan.qp_op[e.plan.qp_op_start[q.qp] + q.message_index]
-        if e.op_first_ps[op] < 0:
-            e.op_first_ps[op] = now
-    if q.snd_una == q.snd_max:
-        qp_set_deadline(e, w, node, &e.hosts[node], q, now + nic.rto_ps)
-    if unlikely(number < q.snd_max):
-        e.op_retransmissions[e.plan.qp_op[e.plan.qp_op_start[q.qp] + q.message_index]] += 1
-        w.retransmissions += 1
-    else:
-        q.snd_max = number + 1
     if q.cc.next_ps <= now:
         cc_step(nic, &q.cc, port.rate_bps, now)
     wire_ps = link_wire_ps(&e.plan, port, size)
     packet = link_begin(e, w, port, port_id, size, now, wire_ps)
     if packet == NULL:
-        return
+        return False
     packet.qp = <uint32_t>q.qp
-    packet.psn = <uint32_t>(number & PSN_MASK)
+    packet.psn = psn_wire(e, number)
     packet.hash = q.hash
     packet.dst = q.dst
     packet.size = <unsigned short>size
@@ -380,12 +397,108 @@ cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, port_t* p
         q.next_send_ps = now + time_of_bytes(&e.plan, size + e.plan.wire_overhead_bytes, q.cc.rate_bps)
     if q.cc.counts_bytes:
         cc_on_sent(nic, &q.cc, port.rate_bps, size)
+    w.data_sent += 1
+    host_count(e, w, port, port_id, klass, size, now)
+    link_commit(e, w, port, port_id, packet, now)
+    return True
+
+
+cdef inline int64_t repair_bytes(const engine_t* e, const host_t* host, int32_t slot, int32_t* op,
+                                 uint8_t* flags) noexcept nogil:
+    """Selective repeat: frame, operation and place in its message of the packet at rtx."""
+    cdef const qp_t* q = &host.qps[slot]
+    cdef uint64_t number = host.sacked[slot].rtx
+    cdef uint64_t first = q.una_first
+    cdef uint64_t end = q.una_end
+    cdef int32_t position = e.plan.qp_op_start[q.qp] + q.una_index
+    cdef int64_t payload = e.plan.mtu_bytes
+    cdef int64_t extra = 0
+    while number >= end:
+        position += 1
+        first = end
+        end += <uint64_t>op_packets(&e.plan, e.plan.qp_op[position])
+    op[0] = e.plan.qp_op[position]
+    flags[0] = 0
+    if number + 1 == end:
+        flags[0] |= FLAG_LAST
+        payload = e.plan.op_bytes[op[0]] - <int64_t>(number - first) * e.plan.mtu_bytes
+        extra = q.last_extra
+    if number == first:
+        flags[0] |= FLAG_FIRST
+        extra = q.first_extra
+    return frame_bytes_of(e, payload, extra)
+
+
+cdef inline int64_t qp_next_bytes(const engine_t* e, const host_t* host, int32_t slot) noexcept nogil:
+    """Frame that nic_send_data would send now."""
+    cdef const qp_t* q = &host.qps[slot]
+    cdef bint first = q.snd_nxt == q.message_first
+    cdef int64_t payload = e.plan.mtu_bytes
+    cdef int64_t extra = 0
+    cdef int32_t op
+    cdef uint8_t flags
+    if q.repair:
+        return repair_bytes(e, host, slot, &op, &flags)
+    if q.snd_nxt + 1 == q.message_end:
+        payload = q.message_bytes - <int64_t>(q.snd_nxt - q.message_first) * e.plan.mtu_bytes
+        extra = q.last_extra
+    if first:
+        extra = q.first_extra
+    return frame_bytes_of(e, payload, extra)
+
+
+cdef inline void nic_send_repair(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
+                                 int32_t slot, ps_t now) noexcept nogil:
+    """Selective repeat: send again the packet at rtx."""
+    cdef host_t* host = &e.hosts[node]
+    cdef qp_t* q = &host.qps[slot]
+    cdef sacked_t* sacked = &host.sacked[slot]
+    cdef int32_t op
+    cdef uint8_t flags
+    cdef int64_t size = repair_bytes(e, host, slot, &op, &flags)
+    flags |= <uint8_t>(klass << CLASS_SHIFT)
+    e.op_retransmissions[op] += 1
+    w.retransmissions += 1
+    if nic_emit_data(e, w, node, port, port_id, klass, q, sacked.rtx, size, flags, now):
+        sacked.rtx += 1
+        q.repair = sacked_seek(sacked, q.snd_una, q.snd_max)
+
+
+cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
+                               int32_t slot, ps_t now) noexcept nogil:
+    """Send the packet at snd_nxt, or one again under selective repeat."""
+    cdef qp_t* q = &e.hosts[node].qps[slot]
+    cdef uint64_t number = q.snd_nxt
+    cdef int64_t size = e.data_full_bytes
+    cdef uint8_t flags = <uint8_t>(klass << CLASS_SHIFT)
+    cdef int32_t op
+    if unlikely(q.repair):
+        nic_send_repair(e, w, node, port, port_id, klass, slot, now)
+        return
+    if number == q.message_first:
+        flags |= FLAG_FIRST
+    if number + 1 == q.message_end:
+        flags |= FLAG_LAST
+        size = frame_bytes_of(e, q.message_bytes - <int64_t>(number - q.message_first) * e.plan.mtu_bytes,
+                              q.first_extra if flags & FLAG_FIRST else q.last_extra)
+    elif flags & FLAG_FIRST:
+        size = frame_bytes_of(e, e.plan.mtu_bytes, q.first_extra)
+    if flags & FLAG_FIRST:
+        op = e.plan.qp_op[e.plan.qp_op_start[q.qp] + q.message_index]
+        if e.op_first_ps[op] < 0:
+            e.op_first_ps[op] = now
+    if q.snd_una == q.snd_max and q.mode != MODE_READ:
+        qp_set_deadline(e, w, node, &e.hosts[node], q, now + e.plan.nic[e.plan.host_nic[node]].rto_ps)
+    if unlikely(number < q.snd_max):
+        e.op_retransmissions[e.plan.qp_op[e.plan.qp_op_start[q.qp] + q.message_index]] += 1
+        w.retransmissions += 1
+    else:
+        q.snd_max = number + 1
+    if not nic_emit_data(e, w, node, port, port_id, klass, q, number, size, flags, now):
+        return
     q.snd_nxt = number + 1
     if flags & FLAG_LAST:
         q.message_index += 1
         q.message_first = q.snd_nxt
         if q.snd_nxt < q.available_end:
             qp_load_message(e, q)
-    w.data_sent += 1
-    host_count(e, w, port, port_id, klass, size, now)
-    link_commit(e, w, port, port_id, packet, now)

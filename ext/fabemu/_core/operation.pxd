@@ -4,11 +4,11 @@ Owns      the keys of due operations and of QP timers, a host's heap of due oper
 Invariant an operation is done once; its successors are due no earlier than it.
 Order     docs/MODEL.md 9: the smallest (time, id) first.
 """
-from .types cimport (int32_t, ps_t, unlikely, EVENT_OPERATION, EVENT_TIMER, FOREVER, OP_SEND, STATUS_DONE,
-                     TIMER_QP)
+from .types cimport (int32_t, ps_t, unlikely, EVENT_OPERATION, EVENT_ROW_QP_ERROR, EVENT_TIMER, FOREVER, NONE, OP_SEND,
+                     STATUS_DONE, STATUS_FAILED, TIMER_QP, VERB_READ)
 from .state cimport engine_t, worker_t, host_t
 from .heaps cimport event_key, events_push, timed_push
-from .trace cimport flow_row_t, record_append
+from .trace cimport event_record, flow_row_t, record_append
 
 cdef enum:
     SLOT_NEW = -1
@@ -80,3 +80,28 @@ cdef inline void operation_done(engine_t* e, worker_t* w, int32_t node, int32_t 
         if e.op_waiting[successor] == 0:
             start_ps = e.plan.op_start_ps[successor]
             host_add_due(e, w, node, start_ps if start_ps > now else now, successor)
+
+
+cdef inline void operations_fail(engine_t* e, worker_t* w, int32_t node, int32_t qp, int32_t from_index,
+                                 ps_t now) noexcept nogil:
+    """A QP has failed: every operation of its list from a position on has."""
+    cdef flow_row_t* row
+    cdef int32_t position, op
+    for position in range(e.plan.qp_op_start[qp] + from_index, e.plan.qp_op_start[qp + 1]):
+        op = e.plan.qp_op[position]
+        e.op_status[op] = STATUS_FAILED
+        e.op_done_ps[op] = now
+        w.finished_ops += 1
+        row = <flow_row_t*>record_append(e, &w.flows)
+        if row != NULL:
+            row.emit_ps = now
+            row.node = node
+            row.op = op
+    event_record(e, w, now, EVENT_ROW_QP_ERROR, node, NONE, NONE, qp, NONE, NONE)
+
+
+cdef inline bint timer_is_live(const engine_t* e, int32_t qp) noexcept nogil:
+    """Whether an entry of a host's timer heap can still have an effect: its QP lives at that end."""
+    if e.plan.has_read and e.plan.qp_verb[qp] == VERB_READ:
+        return e.rx_slot[qp] >= 0
+    return e.qp_slot[qp] >= 0

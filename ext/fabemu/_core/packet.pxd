@@ -12,7 +12,7 @@ from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT
 cdef struct packet_t:
     ps_t time_ps            # arrival at the receiver of the link; in an egress queue: arrival at this switch
     uint32_t qp             # plan QP
-    uint32_t psn            # 24-bit packet number; PFC: XOFF bit mask over classes
+    uint32_t psn            # 24-bit packet number; PFC: XOFF bit mask over classes; above: see PSN_BITS
     uint32_t hash           # flow hash of this direction
     uint32_t dst            # destination host
     uint16_t size           # frame bytes

@@ -14,6 +14,8 @@ cdef struct nic_profile_t:
     int32_t retry_count
     int64_t fixed_rate_bps
     int64_t window_packets          # 0 = none
+    uint8_t selective               # retransmission: selective repeat
+    int64_t selective_window        # packets
     ps_t rto_ps
     ps_t cnp_interval_ps
     double g                        # weight of the new value
@@ -43,6 +45,12 @@ cdef struct plan_t:
     int32_t reth_bytes
     int32_t ack_bytes               # padded to the least frame
     int32_t cnp_bytes               # same
+    int32_t read_request_bytes      # same
+    int32_t aeth_bytes
+    int32_t read_outstanding_max    # messages
+    uint32_t psn_start
+    bint has_read                   # some QP reads
+    bint has_selective              # some NIC repeats selectively
     int32_t pfc_bytes               # same
     int32_t wire_overhead_bytes
     int32_t frame_min_bytes
@@ -91,6 +99,7 @@ cdef struct plan_t:
     const int32_t* qp_src
     const int32_t* qp_dst
     const uint8_t* qp_class
+    const uint8_t* qp_verb
     const uint32_t* qp_hash
     const uint32_t* qp_ack_hash
     const int32_t* qp_op_start

@@ -150,6 +150,10 @@ cdef struct qp_t:
     uint16_t klass
     uint8_t in_heap               # an entry of the ready heap exists
     uint8_t has_timer             # an entry of the host's timer heap exists
+    uint8_t mode                  # MODE_*
+    uint8_t repair                # selective: a packet waits to be sent again, sacked_t.rtx
+    uint16_t first_extra          # header bytes that the first packet of a message has more
+    uint16_t last_extra           # same, of the last one if it is not the first
     int32_t message_index         # position of the message at snd_nxt in the QP's list
     int32_t available_index       # messages posted, in list order
     int32_t una_index             # message at snd_una
@@ -169,7 +173,7 @@ cdef struct rx_t:
     uint64_t message_end
     ps_t last_cnp_ps              # -1 = none yet
     uint64_t ack_position         # of the waiting ACK in the control queue, + 1; 0 = none
-    int64_t marks
+    uint32_t marks
     int32_t qp
     int32_t message_index
     int32_t since_ack
@@ -180,6 +184,29 @@ cdef struct rx_t:
     uint16_t group
     uint8_t ack_class
     uint8_t nak_sent
+    uint8_t mode                  # MODE_*
+
+# Companion of qp_t under selective repeat.
+cdef struct sacked_t:
+    uint64_t* bits                # ring of the packets that the receiver has beyond snd_una
+    uint64_t mask                 # packets in the ring - 1
+    uint64_t rtx                  # nothing below waits to be sent again
+    uint64_t top                  # the highest packet sacked, + 1
+    uint64_t recovery_end         # in recovery until snd_una is here; 0 = not in recovery
+
+# Companion of rx_t under selective repeat.
+cdef struct kept_t:
+    uint64_t* bits                # ring of the packets that came too early
+    uint64_t mask
+
+# Companion of rx_t at the requester of a QP that reads.
+cdef struct read_t:
+    uint64_t next                 # first packet that was not asked for yet
+    ps_t deadline_ps              # FOREVER = none
+    int32_t requested_index       # messages asked for
+    int32_t available_index       # messages posted, in list order
+    int32_t retries
+    uint8_t has_timer
 
 cdef struct control_t:
     int32_t qp
@@ -224,6 +251,9 @@ cdef struct outbox_t:
 cdef struct host_t:
     qp_t* qps
     rx_t* receivers
+    sacked_t* sacked              # by slot of qps; NULL without selective repeat
+    kept_t* kept                  # by slot of receivers; NULL without selective repeat
+    read_t* reads                 # by slot of receivers; NULL without QPs that read
     int32_t qp_capacity
     int32_t qp_free
     int32_t rx_capacity
@@ -334,6 +364,9 @@ cdef struct worker_t:
     int64_t data_sent
     int64_t retransmissions
     int64_t cnps
+    int64_t requests              # READ requests sent
+    int64_t requests_queued
+    int64_t control_sent          # ACKs, NAKs, CNPs and READ requests
     int64_t finished_ops
     ps_t last_event_ps
     record_buffer_t flows
@@ -398,7 +431,8 @@ cdef struct engine_t:
     ps_t sample_start_ps
     # Operations and QPs.
     int32_t* qp_slot              # sender: -1 not begun, -2 done, -3 failed
-    int32_t* rx_slot              # receiver: -1 not begun, -2 done
+    int32_t* rx_slot              # receiver: -1 not begun, -2 done, -3 failed (READ)
+    uint64_t* read_max            # READ: snd_max of a responder that was forgotten; NULL without QPs that read
     ps_t* op_posted_ps
     ps_t* op_first_ps
     ps_t* op_delivered_ps

@@ -3,7 +3,7 @@
 Owns      area, maxima, paused time; the rows are written by engine_close_interval in window.pxd.
 Invariant the area is bytes x time between any two changes of the queue, summed in the order of the changes.
 """
-from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t
+from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t, KIND_MASK, PSN_MASK
 from .packet cimport packet_t, packet_class
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, queue_t
@@ -51,8 +51,8 @@ cdef inline void drop_record(engine_t* e, worker_t* w, const packet_t* packet, i
     row.ingress_port = ingress_port
     row.egress_port = egress_port
     row.qp = <int32_t>packet.qp
-    row.psn = packet.psn
+    row.psn = packet.psn & PSN_MASK
     row.frame_bytes = packet.size
     row.klass = <uint8_t>packet_class(packet)
     row.cause = <uint8_t>cause
-    row.kind = packet.kind
+    row.kind = packet.kind & KIND_MASK

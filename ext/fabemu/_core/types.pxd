@@ -27,6 +27,7 @@ cdef enum:
     NONE = -1
     PSN_MASK = 0xffffff           # packet numbers on the wire have 24 bits
     PSN_HALF = 0x800000           # at most this many may be outstanding
+    PSN_BITS = 24                 # above: messages that a READ request spans; low bits of a selective NAK's sack
 
 # Event classes at one device and instant (MODEL 5), in their order.
 cdef enum:
@@ -60,12 +61,16 @@ cdef enum:
     KIND_READ = 5                 # a READ request
     KIND_CREDIT = 6
     KINDS_OF_LINKS = 80           # bits of the kinds that belong to a link: PFC, credit
+    KIND_MASK = 7                 # a selective NAK has a part of its sack above
+    SACK_KIND_SHIFT = 3
+    SACK_KIND_BITS = 4
 
 cdef enum:
     FLAG_CE = 1
     FLAG_FIRST = 2
     FLAG_LAST = 4
     FLAG_ECHO = 8
+    FLAG_AGAIN = 8                # of a READ request: what was asked for before
     FLAG_WIRE = 15                # the flags a trace shows; the class sits above them
     CLASS_SHIFT = 4
 
@@ -101,6 +106,17 @@ cdef enum:
     OP_SEND = 0
     OP_RECV = 1
     OP_CALC = 2
+
+cdef enum:
+    VERB_WRITE = 0
+    VERB_SEND = 1
+    VERB_READ = 2
+
+# What a queue pair does besides go-back-N of what it writes or sends.
+cdef enum:
+    MODE_PLAIN = 0
+    MODE_SELECTIVE = 1
+    MODE_READ = 2
 
 cdef enum:
     CC_NONE = 0

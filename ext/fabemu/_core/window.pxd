@@ -8,7 +8,7 @@ Order     docs/MODEL.md 5.
 from libc.string cimport memset
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, prefetch, CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
-                     KIND_CREDIT, KINDS_OF_LINKS, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
+                     KIND_CREDIT, KIND_MASK, KINDS_OF_LINKS, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .packet cimport packet_t, packet_class
 from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_t, pending_queue_t
@@ -19,9 +19,8 @@ from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_ta
 from .deadlock cimport deadlock_checks_before
 from .express cimport express_applies, express_run
 from .inbox cimport inbox_add, inbox_sort
-from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key
-from .nic_send cimport host_run_timers
-from .nic cimport host_kick_limited, host_run_operations, host_transmit
+from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
+from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
 from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
 from .stats cimport stats_area, stats_paused
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
@@ -53,7 +52,7 @@ cdef extern from *:
 
 cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint64_t port) noexcept nogil:
     return event_key(packet.time_ps - w.window_start_ps,
-                     EVENT_PFC if (KINDS_OF_LINKS >> packet.kind) & 1 else EVENT_ARRIVAL, 0, port)
+                     EVENT_PFC if (KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1 else EVENT_ARRIVAL, 0, port)
 
 
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -105,7 +104,7 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
             position += 1
             inbox_add(e, w, arrival_key(w, packet, local))
             arriving_bytes += packet.size
-            if unlikely((KINDS_OF_LINKS >> packet.kind) & 1):
+            if unlikely((KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1):
                 w.has_special = True
             else:
                 classes |= <uint32_t>1 << packet_class(packet)
@@ -578,7 +577,7 @@ cdef inline bint work_left(const engine_t* e) noexcept nogil:
         if host.due.count > 0 or host.next_op < e.plan.host_op_start[node + 1]:
             return True
         for index in range(host.timers.count):
-            if e.qp_slot[host.timers.entries[index].id] >= 0:
+            if timer_is_live(e, host.timers.entries[index].id):
                 return True
     return False
 
@@ -595,7 +594,7 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
         port = &e.ports[port_id]
         position = port.head
         while position != port.tail:
-            if not (KINDS_OF_LINKS >> port.ring[position & port.mask].kind) & 1:
+            if not (KINDS_OF_LINKS >> (port.ring[position & port.mask].kind & KIND_MASK)) & 1:
                 return False
             position += 1
         if port_id >= e.host_port_count:
@@ -612,7 +611,7 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
         if host.due.count > 0 or host.next_op < e.plan.host_op_start[node + 1]:
             return False
         for index in range(host.timers.count):
-            if e.qp_slot[host.timers.entries[index].id] >= 0:
+            if timer_is_live(e, host.timers.entries[index].id):
                 return False
     return not watch_can_act(e)
 

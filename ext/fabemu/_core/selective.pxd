@@ -1,0 +1,146 @@
+"""Selective repeat: which packets of a queue pair came too early, at both ends.
+
+Owns      sacked_t and kept_t: rings of bits, one for every packet that may be ahead.
+Invariant a ring has a place for every packet of the window; the bit of snd_una, or of `expected`, is never set.
+Order     docs/MODEL.md 10 and 11: rtx only grows within a recovery.
+Source    IRN: Mittal et al., Revisiting Network Support for RDMA, SIGCOMM 2018.
+"""
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+from .types cimport int32_t, int64_t, uint64_t, FAULT_MEMORY
+from .state cimport engine_t, host_t, kept_t, read_t, sacked_t
+
+
+cdef inline bint bit_test(const uint64_t* bits, uint64_t mask, uint64_t number) noexcept nogil:
+    return (bits[(number & mask) >> 6] >> (number & 63)) & 1
+
+
+cdef inline void bit_set(uint64_t* bits, uint64_t mask, uint64_t number) noexcept nogil:
+    bits[(number & mask) >> 6] |= <uint64_t>1 << (number & 63)
+
+
+cdef inline void bit_clear(uint64_t* bits, uint64_t mask, uint64_t number) noexcept nogil:
+    bits[(number & mask) >> 6] &= ~(<uint64_t>1 << (number & 63))
+
+
+cdef inline uint64_t ring_mask(int64_t window) noexcept nogil:
+    """One less than the places of a ring: a power of two, whole words."""
+    cdef uint64_t places = 64
+    while places < <uint64_t>window:
+        places *= 2
+    return places - 1
+
+
+cdef inline bint sacked_grow(engine_t* e, host_t* host, int32_t capacity) noexcept nogil:
+    """Give the slots of qps up to `capacity` a companion; those that are there keep their ring."""
+    cdef sacked_t* grown = <sacked_t*>realloc(host.sacked, <size_t>capacity * sizeof(sacked_t))
+    if grown == NULL:
+        e.fault.code = FAULT_MEMORY
+        return False
+    memset(&grown[host.qp_capacity], 0, <size_t>(capacity - host.qp_capacity) * sizeof(sacked_t))
+    host.sacked = grown
+    return True
+
+
+cdef inline bint kept_grow(engine_t* e, host_t* host, int32_t capacity) noexcept nogil:
+    """The same for the slots of receivers."""
+    cdef kept_t* grown = <kept_t*>realloc(host.kept, <size_t>capacity * sizeof(kept_t))
+    if grown == NULL:
+        e.fault.code = FAULT_MEMORY
+        return False
+    memset(&grown[host.rx_capacity], 0, <size_t>(capacity - host.rx_capacity) * sizeof(kept_t))
+    host.kept = grown
+    return True
+
+
+cdef inline void sacked_begin(engine_t* e, sacked_t* sacked, int64_t window) noexcept nogil:
+    """A QP takes the slot: an empty ring."""
+    sacked.rtx = 0
+    sacked.top = 0
+    sacked.recovery_end = 0
+    sacked.mask = ring_mask(window)
+    if sacked.bits == NULL:
+        sacked.bits = <uint64_t*>calloc((sacked.mask + 1) >> 6, sizeof(uint64_t))
+        if sacked.bits == NULL:
+            e.fault.code = FAULT_MEMORY
+    else:
+        memset(sacked.bits, 0, (sacked.mask + 1) >> 3)
+
+
+cdef inline void kept_begin(engine_t* e, kept_t* kept, int64_t window) noexcept nogil:
+    """A receiver takes the slot: an empty ring."""
+    kept.mask = ring_mask(window)
+    if kept.bits == NULL:
+        kept.bits = <uint64_t*>calloc((kept.mask + 1) >> 6, sizeof(uint64_t))
+        if kept.bits == NULL:
+            e.fault.code = FAULT_MEMORY
+    else:
+        memset(kept.bits, 0, (kept.mask + 1) >> 3)
+
+
+cdef inline void sacked_mark(sacked_t* sacked, uint64_t number) noexcept nogil:
+    bit_set(sacked.bits, sacked.mask, number)
+    if number + 1 > sacked.top:
+        sacked.top = number + 1
+
+
+cdef inline void sacked_advance(sacked_t* sacked, uint64_t before, uint64_t una) noexcept nogil:
+    """snd_una has moved from `before`: its packets give their places back; a recovery may be over."""
+    cdef uint64_t number
+    if sacked.top > before:
+        for number in range(before, una if una < sacked.top else sacked.top):
+            bit_clear(sacked.bits, sacked.mask, number)
+    if una >= sacked.recovery_end:
+        sacked.recovery_end = 0
+
+
+cdef inline void sacked_recover(sacked_t* sacked, uint64_t una, uint64_t end) noexcept nogil:
+    """Go into recovery: what is missing is sent again from snd_una on."""
+    sacked.recovery_end = end
+    sacked.rtx = una
+
+
+cdef inline bint sacked_seek(sacked_t* sacked, uint64_t una, uint64_t end) noexcept nogil:
+    """Move rtx to the next packet that is to be sent again; False if there is none.
+
+    That is the lowest one the receiver has not named which is snd_una or lies below one that it has named.
+    """
+    cdef uint64_t number = sacked.rtx if sacked.rtx > una else una
+    if sacked.recovery_end == 0:
+        return False
+    while number < end and bit_test(sacked.bits, sacked.mask, number):
+        number += 1
+    sacked.rtx = number
+    return number < end and (number == una or number + 1 < sacked.top)
+
+
+cdef inline int64_t companions_bytes(const host_t* host) noexcept:
+    """Memory of the companions of a host's slots."""
+    cdef int64_t total = 0
+    cdef int32_t slot
+    if host.sacked != NULL:
+        total += host.qp_capacity * sizeof(sacked_t)
+        for slot in range(host.qp_capacity):
+            if host.sacked[slot].bits != NULL:
+                total += (host.sacked[slot].mask + 1) // 8
+    if host.kept != NULL:
+        total += host.rx_capacity * sizeof(kept_t)
+        for slot in range(host.rx_capacity):
+            if host.kept[slot].bits != NULL:
+                total += (host.kept[slot].mask + 1) // 8
+    if host.reads != NULL:
+        total += host.rx_capacity * sizeof(read_t)
+    return total
+
+
+cdef inline void companions_free(host_t* host) noexcept:
+    cdef int32_t slot
+    if host.sacked != NULL:
+        for slot in range(host.qp_capacity):
+            free(host.sacked[slot].bits)
+    if host.kept != NULL:
+        for slot in range(host.rx_capacity):
+            free(host.kept[slot].bits)
+    free(host.sacked)
+    free(host.kept)
+    free(host.reads)

@@ -39,7 +39,11 @@ from tests.property import incidents
 EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "300"))
 FEATURES = frozenset({"verbs", "selective", "psn-start"}) | incidents.FEATURES
 """Incidents and options that plans can be drawn with."""
-IN_CORE = incidents.OPTIONS | {"credits"} | (frozenset(os.environ.get("FABEMU_FEATURES", "").split(",")) & FEATURES)
+IN_CORE = (
+    incidents.OPTIONS
+    | {"credits", "verbs", "selective", "psn-start"}
+    | (frozenset(os.environ.get("FABEMU_FEATURES", "").split(",")) & FEATURES)
+)
 """Those that the core has; FABEMU_FEATURES is a list of more to try."""
 PACKET_LIMIT = 6_000
 """Transmissions of one example; a run with more is cut at that instant."""

@@ -219,7 +219,7 @@ class Plan:
     def __post_init__(self) -> None:
         """Convert every array to its contiguous dtype and make it read-only.
 
-        Raises ValueError for more than 8 classes, or more hosts than nodes.
+        Raises ValueError for more than 8 classes, more hosts than nodes, or links with credits at one end.
         """
         lengths = {
             "none": 0,
@@ -244,6 +244,8 @@ class Plan:
                 object.__setattr__(self, item.name, array)
         if self.class_count > CLASSES_MAX:
             raise ValueError(f"{self.class_count} classes; at most {CLASSES_MAX}")
+        if not np.array_equal(self.port_credit, self.port_credit[self.port_peer]):
+            raise ValueError("links with credits at one end and PFC at the other")
         if self.host_count > self.node_count:
             raise ValueError(f"{self.host_count} hosts, but only {self.node_count} nodes")
 

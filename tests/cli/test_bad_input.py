@@ -51,6 +51,87 @@ WRONG = {
         "s.toml:8: switch.buffer: sw0: reserved 16,384 B + headroom 4,000,000 B = 4,016,384 B on 4 ports do not fit "
         "buffer = 64KB (64,000 B): 3,952,384 B too much",
     ),
+    "credits smaller than one frame": (
+        STAR + ONE + '[link]\nflow_control = "credit"\ncredit_buffer = "4KiB"\n',
+        "s.toml:9: link.credit_buffer: h0->sw0 and 7 more: 4,096 B of credits, in whole blocks of 64 B, do not hold "
+        "the largest frame, 4,174 B: it could never be sent",
+    ),
+    "credits at one end and PFC at the other": (
+        STAR
+        + ONE
+        + '[link]\nflow_control = "credit"\n[[switch.override]]\nname = "sw0"\npeer = "h1"\npfc.enabled = true\n',
+        's.toml:12: switch.override.0.pfc: the link of "sw0" to "h1" uses credits: a link has PFC or credits, the same '
+        "at both ends",
+    ),
+    "cells with credits": (
+        STAR + ONE + '[link]\nflow_control = "credit"\n[switch]\ncell = "208B"\n',
+        "s.toml:10: switch.cell: sw0 has links with credits, which count bytes: cell = 208B is not for it",
+    ),
+    "a class map with credits": (
+        STAR + ONE + '[link]\nflow_control = "credit"\n[switch]\nclass_map = { rdma = "best-effort" }\n',
+        "s.toml:10: switch.class_map: sw0 has links with credits, where a frame belongs to the same class at both ends",
+    ),
+    "no way of flow control": (
+        STAR + ONE + '[link]\nflow_control = "credits"\n',
+        's.toml:8: link.flow_control = "credits": must be "pfc" or "credit"',
+    ),
+    "no time of a refresh": (
+        STAR + ONE + '[link]\ncredit_refresh = "0us"\n',
+        's.toml:8: link.credit_refresh = "0us": must be above 0',
+    ),
+    "a static threshold above the buffer": (
+        STAR + ONE + '[switch]\nbuffer = "8MiB"\npfc.static = "9MiB"\n',
+        's.toml:9: switch.pfc.static = "9MiB": 9MiB is more than the buffer, 8MiB',
+    ),
+    "a lossy static limit above the buffer of one tier": (
+        STAR + ONE + '[switch]\nlossy.egress_static = "9MiB"\n[switch.tier.switch]\nbuffer = "8MiB"\n',
+        "s.toml:9: switch.tier.switch.lossy.egress_static: 9MiB is more than the buffer, 8MiB",
+    ),
+    "two kinds of threshold": (
+        STAR + ONE + '[switch.pfc]\nstatic = "1MB"\nalpha = "1/4"\n',
+        's.toml:8: switch.pfc.static = "1MB": alpha and static are both given: give one of them',
+    ),
+    "two kinds of threshold in an override": (
+        STAR + ONE + '[[switch.override]]\nname = "sw0"\nlossy = { egress_static = "1MB", egress_alpha = 1 }\n',
+        's.toml:9: switch.override.0.lossy.egress_static = "1MB": egress_alpha and egress_static are both given: give '
+        "one of them",
+    ),
+    "a weight of nothing": (
+        STAR + ONE + "[switch]\nweights = { rdma = 0 }\n",
+        "s.toml:8: switch.weights.rdma = 0: must be at least 1",
+    ),
+    "a weight of a class that is not there": (
+        STAR + ONE + "[switch]\nweights = { rmda = 60 }\n",
+        's.toml:8: switch.weights.rmda = 60: there is no class "rmda"; did you mean "rdma"?',
+    ),
+    "a class map to nowhere": (
+        STAR + ONE + '[switch]\nclass_map = { rdma = "best-efort" }\n',
+        's.toml:8: switch.class_map.rdma = "best-efort": there is no class "best-efort"; did you mean "best-effort"?',
+    ),
+    "a cell larger than any frame": (
+        STAR + ONE + '[switch]\ncell = "1MiB"\n',
+        's.toml:8: switch.cell = "1MiB": must be at most 65535B',
+    ),
+    "an override of a port that is not there": (
+        STAR + ONE + '[[switch.override]]\nname = "sw0"\npeer = "h9"\npfc.enabled = false\n',
+        's.toml:9: switch.override.0.peer = "h9": the fabric has no device "h9"',
+    ),
+    "an override of a port to another switch's host": (
+        GRAPH
+        + 'links = [{ a = "a", b = "s" }, { a = "b", b = "s" }, { a = "c", b = "t" }, { a = "s", b = "t" }]\n'
+        + LETTERS
+        + '[[switch.override]]\nname = "s"\npeer = "c"\necn.enabled = false\n',
+        's.toml:11: switch.override.0.peer = "c": no link joins "s" and this device',
+    ),
+    "a buffer of one port": (
+        STAR + ONE + '[[switch.override]]\nname = "sw0"\npeer = "h1"\nbuffer = "1MiB"\n',
+        's.toml:10: switch.override.0.buffer = "1MiB": belongs to the whole switch; with peer there may be "pfc", '
+        '"lossy", "ecn" or "weights"',
+    ),
+    "what compat does not have": (
+        'compat = "ns3"\n' + STAR + ONE + "[switch]\nweights = { rdma = 60 }\n",
+        's.toml:9: switch.weights: compat = "ns3" does not have it',
+    ),
     "unknown key": (
         STAR + ONE + '[switch]\nbufer = "64MB"\n',
         's.toml:8: switch.bufer = "64MB": unknown key; did you mean "buffer"? (allowed: buffer, latency, ',

@@ -73,7 +73,7 @@ def extra(text: str) -> str:
         (
             '[link]\nrat = "1Gbps"',
             's.toml:11: link.rat = "1Gbps": unknown key; did you mean "rate"?'
-            " (allowed: rate, delay, length, tier, override)",
+            " (allowed: rate, delay, length, flow_control, credit_buffer, credit_refresh, tier, override)",
         ),
         (
             '[switch]\nkmin = "1KB"',
@@ -109,9 +109,9 @@ def extra(text: str) -> str:
             " (switches store and forward)",
         ),
         (
-            '[switch.pfc]\nstatic_threshold = "1MB"',
-            's.toml:11: switch.pfc.static_threshold = "1MB": "static_threshold" is not supported yet: static buffer'
-            " thresholds (they are dynamic, see alpha)",
+            '[switch.pfc]\nheadroom_pool = "1MB"',
+            's.toml:11: switch.pfc.headroom_pool = "1MB": "headroom_pool" is not supported yet: a shared headroom pool'
+            " (every priority group has its own headroom)",
         ),
         (
             '[switch.watchdog]\ndetection_time = "10ms"',
@@ -150,9 +150,9 @@ def extra(text: str) -> str:
         ),
         ("[link]\nloss = 0.1", 's.toml:11: link.loss = 0.1: "loss" is not supported yet: frame loss on links'),
         (
-            "[switch.tier.leaf]\nets = [1, 2]",
-            's.toml:11: switch.tier.leaf.ets = [1, 2]: "ets" is not supported yet: weighted scheduling, ETS or DWRR'
-            " (classes are served by strict priority)",
+            '[switch.tier.leaf]\nscheduler = "wfq"',
+            's.toml:11: switch.tier.leaf.scheduler = "wfq": "scheduler" is not supported yet: a choice of scheduler'
+            " (classes are served by strict priority, then by weights)",
         ),
         (
             '[switch]\nload-balancing = "flowlet"',

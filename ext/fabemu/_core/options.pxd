@@ -28,6 +28,9 @@ cdef inline int options_init(engine_t* e, plan) except -1:
     if plan.pq_quantum_bytes.any():
         e.schedules = <schedule_t*>zeroed(e.plan.port_count, sizeof(schedule_t))
     if plan.port_credit.any():
+        limited = plan.port_credit.repeat(classes) != 0
+        if (plan.pq_pfc_send | plan.pq_pfc_obey)[limited].any() or (plan.pq_credit_bytes[limited] % 64).any():
+            raise ValueError("a link with credits has no PFC, and buffers of whole blocks of 64 bytes")
         e.lanes = <lane_t*>zeroed(<size_t>e.plan.port_count * classes, sizeof(lane_t))
         e.credits = <credit_port_t*>zeroed(e.plan.port_count, sizeof(credit_port_t))
         for port in range(e.plan.port_count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.compile.credit import refuse_wrong_credits
 from fabemu.compile.wiring import Wiring
 from fabemu.errors import Problem, ScenarioError
 from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
+from fabemu.plan import NONE
 from fabemu.scenario.device import Pfc, Switch
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
@@ -27,7 +30,8 @@ _INT64_MAX = 2**63 - 1
 _AUTO_ALPHA = Fraction(1, 8)
 
 # Columns of the parameters of one kind of port, one value per class.
-_RESERVED, _HEADROOM, _ALPHA, _XON, _EGRESS_ALPHA, _KMIN, _KMAX, _PMAX = range(8)
+_RESERVED, _HEADROOM, _ALPHA, _XON, _EGRESS_ALPHA, _KMIN, _KMAX, _PMAX, _STATIC, _EGRESS_STATIC, _QUANTUM = range(11)
+_COLUMNS = 11
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class FrameLimits:
     largest_bytes: int
     pfc_bytes: int
     wire_overhead_bytes: int
+    smallest_bytes: int
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,17 @@ class _PortKind:
     rate_bps: int
     delay_ps: int
     response_ps: int  # of the peer, to the PFC frames that this port sends
+    credit_bytes: int  # receive buffer of each class on a link with credits, else 0
 
     @property
     def pfc(self) -> Pfc:
         """Parameters of the lossless classes at such a port."""
         return self.switch.pfc.at_link(self.rate_bps, self.delay_ps)
+
+    @property
+    def has_pfc(self) -> bool:
+        """Whether PFC is in force there."""
+        return self.pfc.enabled and not self.credit_bytes
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,13 @@ def compile_buffers(
     host_count, port_count = fabric.host_count, len(ports.port_node)
     classes = scenario.classes_by_priority
     response_ps = _response_ps(scenario, wiring, switches)
-    kinds: dict[tuple[int, int, int, int], int] = {}
+    refuse_wrong_credits(scenario, fabric, wiring, switches, frames.largest_bytes)
+    at_peer = {
+        node: by_peer
+        for node, switch in enumerate(switches, start=host_count)
+        if (by_peer := scenario.switch_ports_for(fabric.node_names[node], switch))
+    }
+    kinds: dict[tuple[int, ...], int] = {}
     members: list[_PortKind] = []
     kind_of_port = np.full(port_count, -1, dtype=np.int64)
     first_switch_port = int(ports.node_port_start[host_count])
@@ -85,19 +102,23 @@ def compile_buffers(
         wiring.rate_bps[first_switch_port:].tolist(),
         wiring.delay_ps[first_switch_port:].tolist(),
         peer_response[first_switch_port:],
+        wiring.credit_bytes[first_switch_port:].tolist(),
         strict=True,
     )
-    for port, (node, rate, delay, response) in enumerate(columns, start=first_switch_port):
+    for port, (node, rate, delay, response, credit) in enumerate(columns, start=first_switch_port):
         switch = switches[node - host_count]
-        key = (id(switch), rate, delay, response)
+        if node in at_peer:
+            switch = at_peer[node].get(fabric.node_names[ports.peer_node[port]], switch)
+        key = (id(switch), rate, delay, response, credit)
         if key not in kinds:
             kinds[key] = len(members)
-            members.append(_PortKind(switch, rate, delay, response))
+            members.append(_PortKind(switch, rate, delay, response, credit))
         kind_of_port[port] = kinds[key]
 
     nic_rate_bps = int(wiring.rate_bps[0]) if first_switch_port else 0  # the first host that has a cable
-    table = np.zeros((len(members) + 1, 8, len(classes)), dtype=np.int64)  # the last row is for hosts' ports
+    table = np.zeros((len(members) + 1, _COLUMNS, len(classes)), dtype=np.int64)  # the last row is for hosts' ports
     table[-1, [_KMIN, _KMAX]] = NEVER_MARK_BYTES
+    table[-1, [_STATIC, _EGRESS_STATIC]] = NONE
     for index, kind in enumerate(members):
         table[index] = _kind_parameters(scenario, kind, nic_rate_bps, frames)
     per_port = table[kind_of_port]
@@ -122,7 +143,12 @@ def compile_buffers(
         "pq_kmin_bytes",
         "pq_kmax_bytes",
         "pq_pmax_q32",
+        "pq_static_bytes",
+        "pq_egress_static_bytes",
+        "pq_quantum_bytes",
     )
+    has_pfc = np.array([kind.has_pfc for kind in members] + [True])[kind_of_port] & (wiring.credit_bytes == 0)
+    unpaused = [kind for kind in members if lossless.any() and not kind.has_pfc and not kind.credit_bytes]
     fields: dict[str, NDArray[Any]] = {name: per_port[:, column].ravel() for column, name in enumerate(names)}
     fields |= {
         "port_pause_ps": pause_ps,
@@ -130,8 +156,26 @@ def compile_buffers(
         "switch_buffer_bytes": np.array([switch.buffer for switch in switches], dtype=np.int64),
         "switch_pool_bytes": pool_bytes,
         "switch_latency_ps": np.array([switch.latency for switch in switches], dtype=np.int64),
+        "switch_cell_bytes": np.array([switch.cell for switch in switches], dtype=np.int32),
+        "switch_class_map": _class_maps(scenario, switches),
+        "pq_pfc_send": np.repeat(has_pfc, len(classes)),
+        "pq_pfc_obey": np.repeat(has_pfc, len(classes)),
+        "port_credit": wiring.credit_bytes > 0,
+        "pq_credit_bytes": np.repeat(wiring.credit_bytes, len(classes)),
+        "port_credit_refresh_ps": wiring.credit_refresh_ps,
     }
-    return Buffers(fields, lossless_guaranteed=scenario.compat != "ns3" and not short)
+    mapped = any(switch.class_map for switch in switches)
+    guaranteed = scenario.compat != "ns3" and not short and not unpaused and not mapped
+    return Buffers(fields, lossless_guaranteed=guaranteed)
+
+
+def _class_maps(scenario: Scenario, switches: Sequence[Switch]) -> NDArray[np.uint8]:
+    """(S*C,) class as which every switch treats every class."""
+    maps = np.tile(np.arange(len(scenario.classes), dtype=np.uint8), (len(switches), 1))
+    for row, switch in zip(maps, switches, strict=True):
+        for own, treated in switch.class_map.items():
+            row[scenario.class_id(own)] = scenario.class_id(treated)
+    return maps.ravel()
 
 
 def dynamic_alpha(switch: Switch, rate_bps: int, nic_rate_bps: int) -> Fraction:
@@ -139,7 +183,7 @@ def dynamic_alpha(switch: Switch, rate_bps: int, nic_rate_bps: int) -> Fraction:
 
     "auto" is 1/8 up to the rate of the NICs and twice as much for every doubling above it, at most 1.
     """
-    if switch.pfc.alpha != "auto":
+    if switch.pfc.alpha is not None and switch.pfc.alpha != "auto":
         return switch.pfc.alpha
     alpha = _AUTO_ALPHA
     while nic_rate_bps and rate_bps > nic_rate_bps and alpha < 1:
@@ -169,11 +213,13 @@ def _bound_bytes(kind: _PortKind, frames: FrameLimits) -> int:
         frame_bytes=frames.largest_bytes,
         pfc_bytes=frames.pfc_bytes,
         wire_overhead_bytes=frames.wire_overhead_bytes,
+        cell_bytes=kind.switch.cell,
+        frame_min_bytes=frames.smallest_bytes,
     )
 
 
 def _kind_parameters(scenario: Scenario, kind: _PortKind, nic_rate_bps: int, frames: FrameLimits) -> NDArray[np.int64]:
-    """(8, C) parameters of one kind of port."""
+    """(columns, C) parameters of one kind of port."""
     classes = scenario.classes_by_priority
     switch, pfc, lossy = kind.switch, kind.pfc, kind.switch.lossy
     if pfc.headroom != "auto":
@@ -184,18 +230,36 @@ def _kind_parameters(scenario: Scenario, kind: _PortKind, nic_rate_bps: int, fra
         headroom = _bound_bytes(kind, frames)
     alpha = dynamic_alpha(switch, kind.rate_bps, nic_rate_bps)
     marking = switch.ecn.at_rate(kind.rate_bps)
-    values = np.zeros((8, len(classes)), dtype=np.int64)
+    values = np.zeros((_COLUMNS, len(classes)), dtype=np.int64)
+    quanta = _quanta(switch, frames.largest_bytes)
+    static: tuple[int | None, int | None]
     for column, item in enumerate(classes):
         if item.lossless:
             ingress = (pfc.reserved, headroom, _q16(alpha), pfc.xon_offset, 0)
+            static = (pfc.static, None)
         else:
-            ingress = (lossy.reserved, 0, _q16(lossy.alpha), 0, _q16(lossy.egress_alpha))
+            ingress = (lossy.reserved, 0, _q16(lossy.alpha or Fraction(0)), 0, _q16(lossy.egress_alpha or Fraction(0)))
+            static = (lossy.static, lossy.egress_static)
+        if kind.credit_bytes:
+            # The reserve holds all that the credits promise: nothing else is ever used.
+            ingress = (kind.credit_bytes, 0, ingress[_ALPHA], ingress[_XON], ingress[_EGRESS_ALPHA])
         values[: _EGRESS_ALPHA + 1, column] = ingress
+        values[[_STATIC, _EGRESS_STATIC], column] = [NONE if size is None else size for size in static]
+        values[_QUANTUM, column] = quanta.get(item.name, 0)
         if switch.ecn.enabled and item.ecn:
-            values[_KMIN:, column] = (marking.kmin, marking.kmax, round(marking.pmax * _Q32))
+            values[_KMIN : _PMAX + 1, column] = (marking.kmin, marking.kmax, round(marking.pmax * _Q32))
         else:
-            values[_KMIN:, column] = (NEVER_MARK_BYTES, NEVER_MARK_BYTES, 0)
+            values[_KMIN : _PMAX + 1, column] = (NEVER_MARK_BYTES, NEVER_MARK_BYTES, 0)
     return values
+
+
+def _quanta(switch: Switch, largest_bytes: int) -> dict[str, int]:
+    """DWRR quanta by class, in exactly the ratio of the weights; the least is at least the largest frame."""
+    if not switch.weights:
+        return {}
+    common = math.gcd(*switch.weights.values())
+    unit = -(-largest_bytes * common // min(switch.weights.values()))
+    return {name: weight // common * unit for name, weight in switch.weights.items()}
 
 
 def _q16(alpha: Fraction) -> int:
@@ -268,7 +332,8 @@ def _any_short(
 ) -> bool:
     """Whether the headroom of some kind of port is below its bound; `fabemu.lint` says which and why."""
     return bool(lossless.any()) and any(
-        int(table[index, _HEADROOM, lossless].min()) < _bound_bytes(kind, frames) for index, kind in enumerate(members)
+        kind.has_pfc and int(table[index, _HEADROOM, lossless].min()) < _bound_bytes(kind, frames)
+        for index, kind in enumerate(members)
     )
 
 

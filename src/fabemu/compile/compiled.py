@@ -170,6 +170,7 @@ def _frame_limits(scenario: Scenario) -> FrameLimits:
         largest_bytes=max(data, frames.ack_bytes, frames.cnp_bytes, frames.minimum),
         pfc_bytes=max(frames.pfc, frames.minimum),
         wire_overhead_bytes=frames.wire_overhead,
+        smallest_bytes=frames.minimum,
     )
 
 

@@ -15,6 +15,9 @@ from fabemu.scenario.fabric import close_to
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
 
+CREDIT_BLOCK_BYTES = 64
+"""Unit of credits."""
+
 PORTS_MAX = 65_535
 """Ports of one device."""
 
@@ -27,6 +30,8 @@ class Wiring:
     rate_bps: NDArray[np.int64]  # (P,)
     delay_ps: NDArray[np.int64]  # (P,) propagation
     names: tuple[str, ...]  # (P,) "leaf0->spine1", with "#0", "#1", ... where cables are parallel
+    credit_bytes: NDArray[np.int64]  # (P,) receive buffer of each class on a link with credits, whole blocks; else 0
+    credit_refresh_ps: NDArray[np.int64]  # (P,) 0 for none
 
     def host_rate_bps(self) -> NDArray[np.int64]:
         """(H,) sum of the rates of the ports of every host; 0 for an isolated one."""
@@ -51,6 +56,8 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
     port_of = cable_ports(ends_a, ends_b)
     cable_rate = np.zeros(len(fabric.cables), dtype=np.int64)
     cable_delay = np.zeros(len(fabric.cables), dtype=np.int64)
+    cable_credit = np.zeros(len(fabric.cables), dtype=np.int64)
+    cable_refresh = np.zeros(len(fabric.cables), dtype=np.int64)
     port_names = [""] * len(ports.port_node)
     seen: Counter[tuple[int, int]] = Counter()
     for index, (cable, pair) in enumerate(zip(fabric.cables, pairs, strict=True)):
@@ -59,16 +66,28 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
         name_a, name_b = names[cable.a], names[cable.b]
         link = scenario.link_for(cable.tier, name_a, name_b, number, rate=cable.rate_bps, delay=cable.delay_ps)
         cable_rate[index], cable_delay[index] = link.rate, link.delay_ps
+        if link.flow_control == "credit":
+            cable_credit[index] = max(1, link.credit_buffer // CREDIT_BLOCK_BYTES) * CREDIT_BLOCK_BYTES
+            cable_refresh[index] = 0 if link.credit_refresh == "off" else link.credit_refresh
         mark = f"#{number}" if parallel[pair] > 1 else ""
         port_names[port_of[index, 0]] = f"{name_a}->{name_b}{mark}"
         port_names[port_of[index, 1]] = f"{name_b}->{name_a}{mark}"
     if scenario.compat == "ns3":
         cable_delay -= cable_delay % 1000
-    rate = np.zeros(len(port_names), dtype=np.int64)
-    delay = np.zeros(len(port_names), dtype=np.int64)
-    rate[port_of] = cable_rate[:, None]
-    delay[port_of] = cable_delay[:, None]
-    return Wiring(ports, rate, delay, tuple(port_names))
+
+    def at_both_ends(of_cable: NDArray[np.int64]) -> NDArray[np.int64]:
+        of_port = np.zeros(len(port_names), dtype=np.int64)
+        of_port[port_of] = of_cable[:, None]
+        return of_port
+
+    return Wiring(
+        ports,
+        at_both_ends(cable_rate),
+        at_both_ends(cable_delay),
+        tuple(port_names),
+        at_both_ends(cable_credit),
+        at_both_ends(cable_refresh),
+    )
 
 
 def _refuse_wide(ports: Ports, names: Sequence[str]) -> None:
@@ -105,6 +124,14 @@ def _refuse_unknown(scenario: Scenario, fabric: Fabric, parallel: Counter[tuple[
             only = "one link joins" if count == 1 else f"{count} links join"
             message = f"{only} these two devices: index is 0" + (f" to {count - 1}" if count > 1 else "")
             problems.append(Problem("", f"link.override.{index}.index", message, str(link.index)))
+    for index, item in enumerate(scenario.switch.override):
+        path = f"switch.override.{index}.peer"
+        if item.peer is None or item.name not in ids:
+            continue
+        if item.peer not in ids:
+            refuse(path, item.peer, f'the fabric has no device "{item.peer}"{close_to(item.peer, ids)}')
+        elif not parallel[min(ids[item.name], ids[item.peer]), max(ids[item.name], ids[item.peer])]:
+            refuse(path, item.peer, f'no link joins "{item.name}" and this device')
     switches = set(fabric.switch_names)
     hosts = set(fabric.host_names)
     for key, overridden, known, noun in (

@@ -13,7 +13,9 @@ from fabemu.scenario.presets import DCQCN_PRESETS, DcqcnPreset
 from fabemu.scenario.quantity import (
     Alpha,
     AlphaOrAuto,
+    CellSize,
     Duration,
+    DurationOrOff,
     Flag,
     HashSeed,
     Length,
@@ -27,8 +29,10 @@ from fabemu.scenario.quantity import (
     SizeOrNone,
     Text,
     Time,
+    Weight,
+    named,
 )
-from fabemu.scenario.table import Broken, PartialTable, SelfOverlaid, Table, optional, partial
+from fabemu.scenario.table import Broken, PartialTable, SelfOverlaid, Table, exclusive_rules, optional, partial
 from fabemu.units import format_bytes, format_length, format_rate
 
 IB_MTUS = (256, 512, 1024, 2048, 4096)
@@ -142,6 +146,15 @@ class Link(Table):
     rate: Rate = optional("400Gbps", description="rate of each direction")
     delay: Time | None = optional(None, description="propagation delay, 600ns by default; or give length")
     length: Length | None = optional(None, description="cable length, 5 ns/m; or give delay")
+    flow_control: Literal["pfc", "credit"] = optional(
+        "pfc", description="credit: nothing is sent that the other end has no room for, class by class; no PFC"
+    )
+    credit_buffer: PositiveSize = optional(
+        "64KiB", description="credit: receive buffer of each class at either end, in whole blocks of 64 B"
+    )
+    credit_refresh: DurationOrOff = optional(
+        "off", description="credit: told again after this time, in case the frame was lost; at most 16 times in a row"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -235,10 +248,17 @@ class PfcAtLink(Table):
 class Pfc(Table):
     """Shared buffer and PFC of the lossless classes, per ingress port and class (priority group)."""
 
-    alpha: AlphaOrAuto = optional(
-        "1/8",
-        description="dynamic threshold: share of the free pool that one priority group may use; auto: 1/8 at the rate"
-        " of the NICs, doubled with every doubling of the port's rate above it, at most 1",
+    replaces: ClassVar[dict[str, tuple[str, ...]]] = {"alpha": ("static",), "static": ("alpha",)}
+
+    enabled: Flag = optional(True, description="whether ports send and obey PFC; without it nothing is paused")
+    alpha: AlphaOrAuto | None = optional(
+        None,
+        description="dynamic threshold, 1/8 by default: share of the free pool that one priority group may use; auto:"
+        " 1/8 at the rate of the NICs, doubled with every doubling of the port's rate above it, at most 1; or give"
+        " static",
+    )
+    static: Size | None = optional(
+        None, description="static threshold of every priority group, whatever is free in the pool; or give alpha"
     )
     xon_offset: Size32 = optional("8KiB", description="XON when the use has fallen this far below the threshold")
     headroom: SizeOrAuto = optional(
@@ -253,8 +273,14 @@ class Pfc(Table):
     )
     by_link: tuple[PfcAtLink, ...] = optional((), description="headroom and the like by rate and cable of the port")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_alpha(cls, values: Any) -> Any:
+        return _with_default(values, "alpha", "static", "1/8")
+
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
+        yield from exclusive_rules(self, self.replaces)
         seen: set[tuple[int, Any]] = set()
         for index, item in enumerate(self.by_link):
             if (item.rate, item.length) in seen:
@@ -275,9 +301,40 @@ class Pfc(Table):
 class Lossy(Table):
     """Shared buffer of the lossy classes."""
 
-    alpha: Alpha = optional("8", description="ingress: share of the free pool that one port and class may use")
-    egress_alpha: Alpha = optional("1", description="egress: share of the free pool that one queue may hold")
+    replaces: ClassVar[dict[str, tuple[str, ...]]] = {
+        "alpha": ("static",),
+        "static": ("alpha",),
+        "egress_alpha": ("egress_static",),
+        "egress_static": ("egress_alpha",),
+    }
+
+    alpha: Alpha | None = optional(
+        None, description="ingress: share of the free pool that one port and class may use, 8 by default; or static"
+    )
+    static: Size | None = optional(None, description="ingress: bytes that one port and class may use; or give alpha")
+    egress_alpha: Alpha | None = optional(
+        None, description="egress: share of the free pool that one queue may hold, 1 by default; or egress_static"
+    )
+    egress_static: Size | None = optional(
+        None, description="egress: bytes that one queue may hold; or give egress_alpha"
+    )
     reserved: Size32 = optional("0B", description="reserved bytes of each ingress port and class")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_alphas(cls, values: Any) -> Any:
+        return _with_default(_with_default(values, "alpha", "static", "8"), "egress_alpha", "egress_static", "1")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from exclusive_rules(self, self.replaces)
+
+
+def _with_default(values: Any, key: str, other: str, default: str) -> Any:
+    """Give `key` its default unless it, or the other way of saying it, is there."""
+    if isinstance(values, dict) and values.get(key) is None and values.get(other) is None:
+        return {**values, key: default}
+    return values
 
 
 class Switch(Table):
@@ -287,6 +344,13 @@ class Switch(Table):
     latency: Time = optional("0ns", description="pipeline: from arrival to the earliest departure")
     ecmp_seed: HashSeed = optional(
         "per-switch", description="seed of the ECMP hash: its own for every switch, or one number for all"
+    )
+    cell: CellSize = optional("1B", description="the buffer counts whole cells of this size; 1B: it counts bytes")
+    weights: dict[str, Weight] = optional(
+        {}, description="shares of classes that are served in turn (deficit round robin) after all others"
+    )
+    class_map: dict[str, Text] = optional(
+        {}, description="classes whose frames the switch treats as those of another class: priority maps gone wrong"
     )
     pfc: Pfc = optional(default_factory=Pfc, description="lossless classes")
     lossy: Lossy = optional(default_factory=Lossy, description="lossy classes")
@@ -302,6 +366,10 @@ class Switch(Table):
         """Yield what is wrong between the keys."""
         if self.profile is not None:
             yield ("profile",), "a profile is taken in by load_scenario and scenario_from_dict only"
+        for table, key in (("pfc", "static"), ("lossy", "static"), ("lossy", "egress_static")):
+            size = getattr(getattr(self, table), key)
+            if size is not None and size > self.buffer:
+                yield (table, key), f"{format_bytes(size)} is more than the buffer, {format_bytes(self.buffer)}"
 
 
 class CongestionControl(SelfOverlaid):
@@ -431,10 +499,27 @@ class LinkOverride(LinkPartial):
     )
 
 
+PORT_KEYS = ("pfc", "lossy", "ecn", "weights")
+"""Keys of [switch] that may differ between the ports of a switch."""
+
+
 class SwitchOverride(SwitchPartial):
-    """Keys of one switch."""
+    """Keys of one switch, or of its ports to one neighbour."""
 
     name: Text = Field(description="name of the switch")
+    peer: Text | None = Field(
+        None, description="only its ports to this device: pfc, lossy, ecn and weights; all ports if not given"
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.peer is None:
+            return
+        for key in type(self).model_fields:
+            if key not in ("name", "peer", *PORT_KEYS) and getattr(self, key) is not None:
+                yield (key,), f"belongs to the whole switch; with peer there may be {named(PORT_KEYS)}"
+        if self.pfc is not None and self.pfc.response_delay is not None:
+            yield ("pfc", "response_delay"), "belongs to the whole switch, not to its ports to one peer"
 
 
 class NicOverride(NicPartial):

@@ -170,6 +170,9 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
     yield from _tier_rules(parts)
     yield from _overlay_rules(parts)
     yield from _ns3_rules(parts)
+    yield from _switch_class_rules(parts)
+    if parts.get("compat") == "ns3":
+        yield from _compatibility_rules(parts)
 
 
 def workload_class_rules(classes: Iterable[TrafficClass], named_classes: Mapping[int, str]) -> Iterator[Broken]:
@@ -228,6 +231,50 @@ def _tier_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
                 yield (key, "tier", tier), f'a {fabric.kind} fabric has no {key} tier "{tier}"{hint}'
 
 
+def _device_tables(parts: Mapping[str, Any], key: str) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield [link] or [switch] as far as it is valid, its tiers and its overrides, each with its path."""
+    table = parts.get(key)
+    if table is None:
+        return
+    yield (key,), table
+    for tier, over in table.tier.items():
+        yield (key, "tier", tier), over
+    for index, over in enumerate(table.override):
+        yield (key, "override", index), over
+
+
+def _switch_class_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
+    """Yield names in weights and class maps that are not those of classes."""
+    names = [item.name for item in parts.get("classes", ())]
+    for path, table in _device_tables(parts, "switch"):
+        named_classes = [("weights", name, name) for name in table.weights or ()]
+        for own, treated in (table.class_map or {}).items():
+            named_classes += [("class_map", own, own), ("class_map", own, treated)]
+        for key, place, name in named_classes:
+            if names and name not in names:
+                hint = close_to(name, names) or f" (classes: {named(names)})"
+                yield (*path, key, place), f'there is no class "{name}"{hint}'
+
+
+def _compatibility_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
+    """Yield options that the rules of compat = "ns3" do not have."""
+    reason = 'compat = "ns3" does not have it'
+    for path, table in _device_tables(parts, "link"):
+        if table.flow_control == "credit":
+            yield (*path, "flow_control"), reason
+    for path, table in _device_tables(parts, "switch"):
+        if (table.cell or 1) > 1:
+            yield (*path, "cell"), reason
+        for key in ("weights", "class_map"):
+            if getattr(table, key):
+                yield (*path, key), reason
+        if table.pfc is not None and table.pfc.enabled is False:
+            yield (*path, "pfc", "enabled"), reason
+        for key, inner in (("pfc", "static"), ("lossy", "static"), ("lossy", "egress_static")):
+            if getattr(table, key) is not None and getattr(getattr(table, key), inner) is not None:
+                yield (*path, key, inner), reason
+
+
 def _overlay_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
     """Check tiers and overrides as they come out over what they are laid over."""
     switch, nic, fabric = parts.get("switch"), parts.get("nic"), parts.get("fabric")
@@ -239,7 +286,12 @@ def _overlay_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
                 yield ("switch", "tier", tier, *path), message
         for index, over in enumerate(switch.override):
             tier_of = fabric.switch_tier(over.name) if fabric is not None else None
-            for path, message in broken_deeply(overlay(by_tier.get(tier_of, base), over, Switch)):
+            whole = by_tier.get(tier_of, base)
+            if over.peer is not None:
+                for other in switch.override:
+                    if other.name == over.name and other.peer is None:
+                        whole = overlay(whole, other, Switch)
+            for path, message in broken_deeply(overlay(whole, over, Switch)):
                 yield ("switch", "override", index, *path), message
     if nic is not None:
         for index, over in enumerate(nic.override):
@@ -402,12 +454,35 @@ class Scenario(Table):
             Tier and override together break a rule that each alone keeps.
         """
         switch = self._cached(("switch", tier), lambda: overlay(self.switch, self.switch.tier.get(tier), Switch))
-        items = self._switch_overrides.get(name, ())
+        items = [item for item in self._switch_overrides.get(name, ()) if item.peer is None]
         for item in items:
             switch = overlay(switch, item, Switch)
         if items:
             _refuse_broken(switch, "switch.override", name)
         return switch
+
+    def switch_ports_for(self, name: str, switch: Switch) -> dict[str, Switch]:
+        """Give the parameters at the ports of a switch to those peers that have overrides of their own, by peer.
+
+        Parameters
+        ----------
+        name
+            The switch.
+        switch
+            Its parameters, by `switch_for`.
+
+        Raises
+        ------
+        ScenarioError
+            Several overrides together break a rule that each alone keeps.
+        """
+        by_peer: dict[str, Switch] = {}
+        for item in self._switch_overrides.get(name, ()):
+            if item.peer is not None:
+                by_peer[item.peer] = overlay(by_peer.get(item.peer, switch), item, Switch)
+        for peer, table in by_peer.items():
+            _refuse_broken(table, "switch.override", f"{name} to {peer}")
+        return by_peer
 
     def nic_for(self, name: str) -> Nic:
         """Resolve the parameters of one host's NIC: [nic], then its overrides.

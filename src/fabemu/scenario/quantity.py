@@ -218,6 +218,7 @@ Duration = Annotated[int, _time(above=0)]
 """Picoseconds, above zero."""
 Interval = Annotated[int, _time(minimum=100_000)]
 """Picoseconds, at least 100 ns."""
+DurationOrOff = Annotated[int | Literal["off"], _time(above=0, words=("off",))]
 IntervalOrOff = Annotated[int | Literal["off"], _time(minimum=100_000, words=("off",))]
 """Picoseconds, at least 100 ns: shorter samples say nothing that packets do not, in far more bytes."""
 Rate = Annotated[int, Quantity(units.parse_rate_bps, units.format_rate, "bit/s", "400Gbps", maximum=RATE_LIMIT_BPS)]
@@ -227,6 +228,7 @@ Size = Annotated[int, _size()]
 Size32 = Annotated[int, _size(maximum=2**32 - 1)]
 """Bytes that the engine holds in 32 bits."""
 PositiveSize = Annotated[int, _size(above=0)]
+CellSize = Annotated[int, _size(above=0, maximum=65_535)]
 SizeOrAuto = Annotated[int | Literal["auto"], _size(words=("auto",))]
 SizeOrNone = Annotated[int | Literal["none"], _size(above=0, words=("none",))]
 Length = Annotated[
@@ -264,3 +266,4 @@ Devices = Annotated[
 Text = Annotated[str, Strict(), Field(min_length=1)]
 Count = Annotated[int, Strict(), Field(ge=1, le=DEVICES_MAX)]
 Flag = Annotated[bool, Strict()]
+Weight = Annotated[int, Strict(), Field(ge=1, le=1000)]

@@ -41,14 +41,27 @@ class PartialTable(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
+    replaces: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """That of the table whose keys these are."""
+
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys of this table."""
-        return iter(())
+        return exclusive_rules(self, self.replaces)
 
     @model_validator(mode="after")
     def _check_rules(self) -> Any:
         raise_broken(self.rules())
         return self
+
+
+def exclusive_rules(table: BaseModel, replaces: dict[str, tuple[str, ...]]) -> Iterator[Broken]:
+    """Yield the keys that are given beside another way of saying the same thing."""
+    said: set[str] = set()
+    for key, others in replaces.items():
+        for other in others:
+            if key not in said and getattr(table, key) is not None and getattr(table, other) is not None:
+                said.add(other)
+                yield (other,), f"{key} and {other} are both given: give one of them"
 
 
 def raise_broken(broken: Iterator[Broken]) -> None:
@@ -71,13 +84,15 @@ def partial(table: type[Table], name: str, *, without: tuple[str, ...] = ()) -> 
         if info.metadata:
             annotation = Annotated[(annotation, *info.metadata)]
         fields[key] = (annotation | None, FieldInfo(default=None, description=info.description, alias=info.alias))
-    return create_model(
+    model = create_model(
         name,
         __base__=PartialTable,
         __doc__=f"Keys of a `{table.__name__}` table, all optional.",
         __module__=table.__module__,
         **fields,
     )
+    model.replaces = table.replaces
+    return model
 
 
 T = TypeVar("T", bound=Table)

@@ -12,16 +12,11 @@ cdef enum:
     ROUTE_SET_BASE = -16
 
 
-cdef inline int32_t ecmp_port(const plan_t* plan, int32_t node, uint32_t group, uint32_t dst,
-                              uint32_t hash) noexcept nogil:
-    """Port id, or NONE where there is no route."""
-    cdef int32_t row = plan.node_route_row[node]
-    cdef int32_t entry, start, count
-    if row < 0:
-        # A host with one port, or none.
-        start = plan.node_port_start[node]
-        return start if plan.node_port_start[node + 1] > start else NONE
-    entry = plan.route[<int64_t>row * plan.group_count + group]
+cdef inline int32_t ecmp_choose(const plan_t* plan, const int32_t* row, int32_t node, uint32_t group, uint32_t dst,
+                                uint32_t hash) noexcept nogil:
+    """Port id by the node's row of routes, or NONE where there is none."""
+    cdef int32_t entry = row[group]
+    cdef int32_t start, count
     if entry >= 0:
         return entry
     if entry == ROUTE_LOCAL:
@@ -32,3 +27,19 @@ cdef inline int32_t ecmp_port(const plan_t* plan, int32_t node, uint32_t group, 
     start = plan.nexthop_start[entry]
     count = plan.nexthop_start[entry + 1] - start
     return plan.nexthop_port[start + <int32_t>((<uint64_t>mix32(hash ^ plan.node_seed[node]) * <uint64_t>count) >> 32)]
+
+
+cdef inline const int32_t* ecmp_row(const plan_t* plan, int32_t node) noexcept nogil:
+    """The routes of a node that has some, by destination group."""
+    return &plan.route[<int64_t>plan.node_route_row[node] * plan.group_count]
+
+
+cdef inline int32_t ecmp_port(const plan_t* plan, int32_t node, uint32_t group, uint32_t dst,
+                              uint32_t hash) noexcept nogil:
+    """Port id, or NONE where there is no route."""
+    cdef int32_t start
+    if plan.node_route_row[node] < 0:
+        # A host with one port, or none.
+        start = plan.node_port_start[node]
+        return start if plan.node_port_start[node + 1] > start else NONE
+    return ecmp_choose(plan, ecmp_row(plan, node), node, group, dst, hash)

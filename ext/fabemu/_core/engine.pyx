@@ -23,7 +23,7 @@ from .pfc cimport pause_row
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
-from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
+from .state cimport (control_t, engine_t, express_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      record_buffer_t, rx_t, switch_t, worker_t)
 from .selective cimport companions_bytes, companions_free
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
@@ -319,6 +319,11 @@ cdef class Engine:
             mmu.latency_ps = p.switch_latency_ps[node - p.host_count]
             mmu.cell_bytes = plan.switch_cell_bytes[node - p.host_count]
             mmu.port_count = p.node_port_start[node + 1] - p.node_port_start[node]
+            mmu.alpha_min_q16 = 1 << 32
+            for index in range(<int64_t>p.node_port_start[node] * p.class_count,
+                               <int64_t>p.node_port_start[node + 1] * p.class_count):
+                if (p.lossless_mask >> (index % p.class_count)) & 1:
+                    mmu.alpha_min_q16 = min(mmu.alpha_min_q16, alpha[index])
             # Pairs of ports that never meet cost no memory: the system gives pages when they are first written.
             mmu.held = <uint32_t*>calloc(
                 <size_t>e.lossless_count * mmu.port_count * mmu.port_count + 1, sizeof(uint32_t))
@@ -372,8 +377,11 @@ cdef class Engine:
         e.worker.due = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.due_bytes = <int64_t*>zeroed(count, sizeof(int64_t))
         e.worker.due_classes = <uint32_t*>zeroed(count, sizeof(uint32_t))
-        e.worker.express_packets = <const packet_t**>zeroed(256, sizeof(packet_t*))
-        e.worker.express_next = <int32_t*>zeroed(256, sizeof(int32_t))
+        e.worker.due_end = <uint32_t*>zeroed(count, sizeof(uint32_t))
+        e.worker.express_capacity = 256
+        e.worker.express = <express_t*>zeroed(256, sizeof(express_t))
+        e.worker.express_mixed = <uint8_t*>zeroed(count, 1)
+        e.worker.express_cursor = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.express_tail = <int32_t*>zeroed(count, sizeof(int32_t))
         e.worker.express_head = <int32_t*>zeroed(count, sizeof(int32_t))
         memset(e.worker.express_head, 0xff, count * sizeof(int32_t))
@@ -491,10 +499,12 @@ cdef class Engine:
         free(e.worker.due)
         free(e.worker.due_bytes)
         free(e.worker.due_classes)
-        free(<void*>e.worker.express_packets)
-        free(e.worker.express_next)
+        free(e.worker.due_end)
+        free(e.worker.express)
+        free(e.worker.express_mixed)
         free(e.worker.express_head)
         free(e.worker.express_tail)
+        free(e.worker.express_cursor)
         free(e.worker.choices)
         free(e.worker.ties)
         free(e.worker.flows.data)

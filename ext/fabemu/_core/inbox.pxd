@@ -7,7 +7,6 @@ Order     by whole key: time, class, port.
 from libc.stdlib cimport realloc
 from libc.string cimport memset
 from .types cimport int32_t, int64_t, uint32_t, uint64_t, unlikely, FAULT_MEMORY
-from .packet cimport packet_t
 from .heaps cimport KEY_TIME_SHIFT
 from .state cimport engine_t, worker_t
 
@@ -19,8 +18,6 @@ cdef enum:
 cdef inline void inbox_add(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
     cdef int64_t capacity
     cdef uint64_t* grown
-    cdef const packet_t** packets
-    cdef int32_t* nexts
     if unlikely(w.inbox_count == w.inbox_capacity):
         capacity = 2 * w.inbox_capacity
         grown = <uint64_t*>realloc(w.inbox, <size_t>capacity * sizeof(uint64_t))
@@ -33,16 +30,6 @@ cdef inline void inbox_add(engine_t* e, worker_t* w, uint64_t key) noexcept nogi
             e.fault.code = FAULT_MEMORY
             return
         w.inbox_spare = grown
-        packets = <const packet_t**>realloc(<void*>w.express_packets, <size_t>capacity * sizeof(packet_t*))
-        if packets == NULL:
-            e.fault.code = FAULT_MEMORY
-            return
-        w.express_packets = packets
-        nexts = <int32_t*>realloc(w.express_next, <size_t>capacity * sizeof(int32_t))
-        if nexts == NULL:
-            e.fault.code = FAULT_MEMORY
-            return
-        w.express_next = nexts
         w.inbox_capacity = capacity
     w.inbox[w.inbox_count] = key
     w.inbox_count += 1

@@ -1,10 +1,12 @@
 """The link: serialisation, propagation, and the ring of packets in flight.
 
-Owns      wire times, the ring at the receiving port, the digest of departures.
+Owns      wire times, the ring at the receiving port, the digest of departures; bursts: several transmissions of one
+          port that share the reading and writing of its state.
 Invariant arrivals on a link are strictly increasing, since one transmission ends before the next begins.
 Order     busy_until, then the ring's tail: a packet is visible to the receiver only when it is whole.
 """
-from .types cimport (int32_t, int64_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
+from libc.string cimport memcpy
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
                      FAULT_BUSY, FAULT_MEMORY, KIND_MASK, PSN_MASK)
 from .packet cimport packet_t, packets_grow
 from .plan cimport plan_t
@@ -41,6 +43,31 @@ cdef inline ps_t link_wire_ps(const plan_t* plan, const port_t* port, int64_t fr
     return time_of_bytes(plan, frame_bytes, port.rate_bps)
 
 
+cdef inline uint64_t link_digest(uint64_t digest, const packet_t* packet, ps_t now) noexcept nogil:
+    """The digest of a port after one more departure."""
+    cdef uint64_t mixed = (<uint64_t>now * <uint64_t>0x9e3779b97f4a7c15) ^ (
+        ((<uint64_t>packet.qp << 32) | packet.psn) * <uint64_t>0xd6e8feb86659fd93)
+    mixed += ((<uint64_t>packet.size << 16) | (<uint64_t>packet.kind << 8) | packet.flags)
+    mixed = (digest ^ mixed) * <uint64_t>0x94d049bb133111eb
+    return mixed ^ (mixed >> 29)
+
+
+cdef inline void link_record(engine_t* e, worker_t* w, const port_t* port, int32_t port_id, const packet_t* packet,
+                             ps_t now) noexcept nogil:
+    """Write the row of a transmission start."""
+    cdef packet_row_t* row = <packet_row_t*>record_append(e, &w.packets)
+    if row != NULL:
+        row.emit_ps = now
+        row.node = port.node
+        row.port = port_id
+        row.psn = packet.psn & PSN_MASK
+        row.qp = <int32_t>packet.qp
+        row.frame_bytes = packet.size
+        row.kind = packet.kind & KIND_MASK
+        row.flags = packet.flags & FLAG_WIRE
+        row.klass = packet.flags >> CLASS_SHIFT
+
+
 cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int64_t frame_bytes,
                                  ps_t now, ps_t wire_ps) noexcept nogil:
     """Start a transmission: take the port until `now + wire_ps` and give the place for the packet.
@@ -68,27 +95,99 @@ cdef inline void link_commit(engine_t* e, worker_t* w, port_t* port, int32_t por
                              ps_t now) noexcept nogil:
     """Publish the packet that link_begin gave the place for."""
     cdef ps_t arrival_ps = port.busy_until_ps + port.delay_ps
-    cdef uint64_t mixed
-    cdef packet_row_t* row
     packet.time_ps = arrival_ps
-    mixed = (<uint64_t>now * <uint64_t>0x9e3779b97f4a7c15) ^ (
-        ((<uint64_t>packet.qp << 32) | packet.psn) * <uint64_t>0xd6e8feb86659fd93)
-    mixed += ((<uint64_t>packet.size << 16) | (<uint64_t>packet.kind << 8) | packet.flags)
-    mixed = (port.digest ^ mixed) * <uint64_t>0x94d049bb133111eb
-    port.digest = mixed ^ (mixed >> 29)
+    port.digest = link_digest(port.digest, packet, now)
     if unlikely(e.record_packets):
-        row = <packet_row_t*>record_append(e, &w.packets)
-        if row != NULL:
-            row.emit_ps = now
-            row.node = port.node
-            row.port = port_id
-            row.psn = packet.psn & PSN_MASK
-            row.qp = <int32_t>packet.qp
-            row.frame_bytes = packet.size
-            row.kind = packet.kind & KIND_MASK
-            row.flags = packet.flags & FLAG_WIRE
-            row.klass = packet.flags >> CLASS_SHIFT
+        link_record(e, w, port, port_id, packet, now)
     e.ports[port.peer].tail += 1
     if arrival_ps < e.port_next_ps[port.peer]:
+        # Otherwise the receiver is awake before, and its visit wakes it again for what is left.
         e.port_next_ps[port.peer] = arrival_ps
-    wake_at(e, port.peer_node, arrival_ps)
+        wake_at(e, port.peer_node, arrival_ps)
+
+
+cdef struct burst_t:
+    port_t* port
+    port_t* receiver
+    packet_t* ring
+    uint32_t mask
+    uint32_t head
+    uint32_t tail
+    int32_t count
+    int64_t bytes
+    ps_t busy_until_ps
+    ps_t busy_ps
+    ps_t first_arrival_ps
+    ps_t start_ps                 # of the last transmission
+    uint64_t digest
+
+
+cdef inline void burst_open(engine_t* e, burst_t* burst, port_t* port) noexcept nogil:
+    """Take a port's sending state; nothing else may send by it until burst_close."""
+    burst.port = port
+    burst.receiver = &e.ports[port.peer]
+    burst.ring = burst.receiver.ring
+    burst.mask = burst.receiver.mask
+    burst.head = burst.receiver.head
+    burst.tail = burst.receiver.tail
+    burst.count = 0
+    burst.bytes = 0
+    burst.busy_until_ps = port.busy_until_ps
+    burst.busy_ps = 0
+    burst.first_arrival_ps = 0
+    burst.start_ps = 0
+    burst.digest = port.digest
+
+
+cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t port_id, const packet_t* packet,
+                            uint8_t marked, ps_t now) noexcept nogil:
+    """Put a copy of the packet on the wire, with more flags."""
+    cdef int64_t size = packet.size
+    cdef ps_t wire_ps = link_wire_ps(&e.plan, burst.port, size)
+    cdef packet_t* place
+    if unlikely(now < burst.busy_until_ps):
+        e.fault.code = FAULT_BUSY
+        e.fault.time_ps = now
+        e.fault.node = burst.port.node
+        e.fault.port = port_id
+        return
+    if unlikely(burst.tail - burst.head == burst.mask + 1):
+        if not packets_grow(&burst.receiver.ring, &burst.receiver.mask, burst.head):
+            e.fault.code = FAULT_MEMORY
+            return
+        burst.ring = burst.receiver.ring
+        burst.mask = burst.receiver.mask
+    burst.busy_until_ps = now + wire_ps
+    burst.busy_ps += wire_ps
+    place = &burst.ring[burst.tail & burst.mask]
+    memcpy(place, packet, sizeof(packet_t))
+    place.flags = packet.flags | marked
+    place.time_ps = burst.busy_until_ps + burst.port.delay_ps
+    burst.digest = link_digest(burst.digest, place, now)
+    if unlikely(e.record_packets):
+        link_record(e, w, burst.port, port_id, place, now)
+    if burst.count == 0:
+        burst.first_arrival_ps = place.time_ps
+    burst.tail += 1
+    burst.count += 1
+    burst.bytes += size
+    burst.start_ps = now
+
+
+cdef inline void burst_close(engine_t* e, worker_t* w, burst_t* burst) noexcept nogil:
+    """Publish what was sent and give the port its state back."""
+    cdef port_t* port = burst.port
+    if burst.count == 0:
+        return
+    port.busy_until_ps = burst.busy_until_ps
+    port.busy_ps += burst.busy_ps
+    port.digest = burst.digest
+    port.hops += burst.count
+    port.sent_bytes += burst.bytes
+    w.link_sent += burst.count
+    w.packet_hops += burst.count
+    e.last_hop_ps = burst.start_ps
+    burst.receiver.tail = burst.tail
+    if burst.first_arrival_ps < e.port_next_ps[port.peer]:
+        e.port_next_ps[port.peer] = burst.first_arrival_ps
+        wake_at(e, port.peer_node, burst.first_arrival_ps)

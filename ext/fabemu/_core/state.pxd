@@ -269,6 +269,8 @@ cdef struct switch_t:
     int64_t shared_used_bytes
     ps_t latency_ps
     uint32_t* held                # (lossless class, ingress, egress) bytes; queue_t.held points into it
+    int64_t alpha_min_q16         # least over the PGs of lossless classes
+    int64_t lossy_bytes           # frames of lossy classes that wait
     int32_t port_count
     uint32_t unusual              # UNUSUAL_* bits; 0 = plain: express lane and shortcuts apply
     int32_t cell_bytes            # buffers count whole cells of this size
@@ -310,6 +312,15 @@ cdef struct record_buffer_t:
     int64_t capacity
     int32_t size                  # of one record
 
+# An arrival of a visit that takes the express lane.
+cdef struct express_t:
+    const packet_t* packet
+    ps_t time_ps
+    int32_t ingress               # local port
+    int32_t next                  # arrival for the same egress port; -1 = last
+    int32_t queue_next            # frame that waits behind it in its egress queue; -1 = last
+    int32_t klass
+
 # What one thread needs; there is one for now.
 cdef struct worker_t:
     uint64_t* inbox               # keys of the arrivals of this visit, sorted
@@ -318,13 +329,13 @@ cdef struct worker_t:
     int64_t inbox_count
     int64_t inbox_next
     int64_t inbox_capacity
-    int64_t inbox_bytes           # frames in the inbox
-    bint has_special              # a PFC frame or a PFC timer is due in this visit
-    const packet_t** express_packets   # of the inbox entries
-    int32_t* express_next         # next entry for the same egress port; -1 = last
-    int32_t* express_head         # per local port: first entry; -1 = none
+    int64_t inbox_bytes           # frames that arrive in this visit (express lane)
+    express_t* express
+    int64_t express_capacity
+    int32_t* express_head         # per local port: first arrival for it; -1 = none
     int32_t* express_tail
-    int32_t express_first         # result of ordering ties
+    int32_t* express_cursor       # per local port: arrival that was last put into its list
+    uint8_t* express_mixed        # per local port: its arrivals are not known to be in order
     uint64_t* heap                # keys of everything else
     int32_t heap_count
     int32_t heap_capacity
@@ -334,6 +345,7 @@ cdef struct worker_t:
     int32_t* due                  # port ids with something to do in this visit
     int64_t* due_bytes            # that arrive there
     uint32_t* due_classes         # of those arrivals
+    uint32_t* due_end             # ring position after the last of them
     int32_t due_count
     ps_t least_ps                 # earliest event that this visit leaves behind
     int32_t* egress               # port ids that `arrivals` are bound for

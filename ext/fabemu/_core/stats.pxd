@@ -13,7 +13,8 @@ from .trace cimport drop_row_t, record_append
 cdef inline void stats_area(queue_t* queue, ps_t now) noexcept nogil:
     """Bring the integral up to `now`, before the queue changes."""
     # A double, since 10 MB over a second is past 63 bits.
-    queue.area_byte_ps += <double>queue.bytes * <double>(now - queue.area_since_ps)
+    if queue.bytes > 0:
+        queue.area_byte_ps += <double>queue.bytes * <double>(now - queue.area_since_ps)
     queue.area_since_ps = now
 
 

@@ -26,17 +26,22 @@ cdef extern from *:
     int ctz "__builtin_ctz"(uint32_t value) noexcept nogil
 
 
+cdef inline uint8_t switch_mark(engine_t* e, worker_t* w, queue_t* queue, int32_t port_id, int32_t klass,
+                                const packet_t* packet) noexcept nogil:
+    """FLAG_CE if this frame, which leaves the queue, is to be marked."""
+    if packet.kind == KIND_DATA and e.plan.class_ecn[klass]:
+        if ecn_marks(e, queue, port_id, klass) and e.plan.class_ecn[packet_class(packet)]:
+            queue.marks += 1
+            w.marks += 1
+            return FLAG_CE
+    return 0
+
+
 cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass, queue_t* queue,
                              const packet_t* packet, ps_t now) noexcept nogil:
     """Mark and put one frame on the wire; its bytes have been released."""
-    cdef packet_t* place
-    cdef uint8_t marked = 0
-    if packet.kind == KIND_DATA and e.plan.class_ecn[klass]:
-        if ecn_marks(e, queue, port_id, klass) and e.plan.class_ecn[packet_class(packet)]:
-            marked = FLAG_CE
-            queue.marks += 1
-            w.marks += 1
-    place = link_begin(e, w, port, port_id, packet.size, now, link_wire_ps(&e.plan, port, packet.size))
+    cdef uint8_t marked = switch_mark(e, w, queue, port_id, klass, packet)
+    cdef packet_t* place = link_begin(e, w, port, port_id, packet.size, now, link_wire_ps(&e.plan, port, packet.size))
     if place == NULL:
         return
     memcpy(place, packet, sizeof(packet_t))
@@ -71,6 +76,7 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
             schedule_emptied(e, port_id, klass)
         credit_free(e, &e.worker, ingress_id, klass, size, now)
     if not (e.plan.lossless_mask >> klass) & 1:
+        mmu.lossy_bytes -= size
         return False
     if unlikely(e.watches != NULL):
         e.watches[<int64_t>port_id * e.plan.class_count + klass].left_ps = now
@@ -119,6 +125,8 @@ cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switc
         return verdict
     if lossless:
         pg.held[e.ports[egress_id].local] += <uint32_t>packet.size
+    else:
+        mmu.lossy_bytes += packet.size
     e.port_dirty[egress_id] = 1
     queue_put(e, queue, &e.ports[egress_id], <uint16_t>e.ports[ingress_id].local, klass, packet, now)
     return NONE

@@ -11,6 +11,7 @@ cdef extern from *:
     """
     #define FABEMU_FOREVER (((int64_t)1) << 62)
     #define FABEMU_PREFETCH(p) __builtin_prefetch((p), 0, 3)
+    #define FABEMU_PREFETCH_WRITE(p) __builtin_prefetch((p), 1, 3)
     #define FABEMU_LIKELY(x) __builtin_expect(!!(x), 1)
     #define FABEMU_UNLIKELY(x) __builtin_expect(!!(x), 0)
     #ifndef FABEMU_CHECK
@@ -20,6 +21,7 @@ cdef extern from *:
     const ps_t FOREVER "FABEMU_FOREVER"
     const bint CHECK "FABEMU_CHECK"
     void prefetch "FABEMU_PREFETCH"(const void* address) noexcept nogil
+    void prefetch_write "FABEMU_PREFETCH_WRITE"(void* address) noexcept nogil
     bint likely "FABEMU_LIKELY"(bint condition) noexcept nogil
     bint unlikely "FABEMU_UNLIKELY"(bint condition) noexcept nogil
 

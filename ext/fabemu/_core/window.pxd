@@ -9,7 +9,7 @@ from libc.string cimport memset
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, prefetch, CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_CREDIT, KIND_MASK, KINDS_OF_LINKS, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
-from .packet cimport packet_t, packet_class
+from .packet cimport packet_t
 from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
@@ -17,7 +17,7 @@ from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT
 from .check cimport check_device
 from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_take
 from .deadlock cimport deadlock_checks_before
-from .express cimport express_applies, express_run
+from .express cimport express_try
 from .inbox cimport inbox_add, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
@@ -55,27 +55,14 @@ cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint
                      EVENT_PFC if (KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1 else EVENT_ARRIVAL, 0, port)
 
 
-cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
-    """Take up the device's events before the limit: arrivals in the inbox, the others in the heap."""
-    cdef int32_t first_port = e.plan.node_port_start[node]
-    cdef int32_t end_port = e.plan.node_port_start[node + 1]
+cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """List the ports with something to do before the limit."""
     cdef int32_t port_id, index
-    cdef uint32_t position, classes
-    cdef int64_t arriving_bytes
-    cdef port_t* port
-    cdef host_t* host
-    cdef const pending_queue_t* pending
+    cdef const port_t* port
     cdef ps_t time_ps
-    cdef uint64_t local
-    cdef const packet_t* packet
-    w.heap_count = 0
-    w.inbox_count = 0
-    w.inbox_next = 0
-    w.inbox_bytes = 0
-    w.has_special = False
     w.due_count = 0
     w.least_ps = FOREVER
-    for port_id in range(first_port, end_port):
+    for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
         time_ps = e.port_next_ps[port_id]
         if time_ps < w.limit_ps:
             w.due[w.due_count] = port_id
@@ -90,12 +77,25 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         prefetch(&port.ring[port.head & port.mask])
         prefetch(&port.ring[(port.head + 2) & port.mask])
         prefetch(&port.ring[(port.head + 4) & port.mask])
+
+
+cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Take up the events of the ports that are due: arrivals in the inbox, the others in the heap."""
+    cdef int32_t port_id, index
+    cdef uint32_t position
+    cdef port_t* port
+    cdef host_t* host
+    cdef const pending_queue_t* pending
+    cdef ps_t time_ps
+    cdef uint64_t local
+    cdef const packet_t* packet
+    w.heap_count = 0
+    w.inbox_count = 0
+    w.inbox_next = 0
     for index in range(w.due_count):
         port_id = w.due[index]
         port = &e.ports[port_id]
         local = <uint64_t>port.local
-        arriving_bytes = 0
-        classes = 0
         position = port.head
         while position != port.tail:
             packet = &port.ring[position & port.mask]
@@ -103,18 +103,9 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
                 break
             position += 1
             inbox_add(e, w, arrival_key(w, packet, local))
-            arriving_bytes += packet.size
-            if unlikely((KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1):
-                w.has_special = True
-            else:
-                classes |= <uint32_t>1 << packet_class(packet)
-        w.due_bytes[index] = arriving_bytes
-        w.due_classes[index] = classes
-        w.inbox_bytes += arriving_bytes
         if port.kick_ps < w.limit_ps:
             events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
         if unlikely(port.refresh_ps < w.limit_ps):
-            w.has_special = True
             events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, TIMER_REFRESH, local))
         if unlikely(port.pending_count > 0):
             pending = &e.pendings[port_id]
@@ -124,7 +115,6 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
                 if time_ps >= w.limit_ps:
                     break
                 position += 1
-                w.has_special = True
                 events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1, local))
     inbox_sort(w)
     if node < e.plan.host_count:
@@ -324,13 +314,13 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
     w.node = node
     w.tie_prefix = tie_prefix(e.plan.seed, <uint64_t>node)
     w.instant_ps = -1
-    visit_collect(e, w, node)
-    if not is_host and express_applies(e, w, node):
-        express_run(e, w, node)
+    visit_due(e, w, node)
+    if not is_host and express_try(e, w, node):
         visit_leave(e, w, node)
         if CHECK:
             check_device(e, node)
         return
+    visit_collect(e, w, node)
     while True:
         # The smallest key, and the one that follows it.
         key = NO_KEY

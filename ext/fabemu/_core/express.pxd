@@ -60,7 +60,7 @@ cdef inline void express_prepare(const engine_t* e, int32_t port_id, int32_t kla
 
 
 cdef inline void express_insert(worker_t* w, int32_t local, int32_t inserted) noexcept nogil:
-    """Put an arrival where it belongs in a list whose last one is not earlier; ties and long ways are left to a sort."""
+    """Put an arrival where it belongs in a list whose last one is not earlier; ties are left to a sort."""
     cdef express_t* list = w.express
     cdef ps_t time_ps = list[inserted].time_ps
     cdef int32_t before = w.express_cursor[local]
@@ -387,6 +387,9 @@ cdef inline bint express_try(engine_t* e, worker_t* w, int32_t node) noexcept no
     cdef int32_t index, local, count, klass
     cdef const port_t* port
     if not e.express or mmu.xoff_count > 0 or mmu.unusual != 0:
+        return False
+    if unlikely(e.watches != NULL) and e.watchdogs[node - e.plan.host_count].poll_ps > 0:
+        # The watchdog wants to know of every departure.
         return False
     count = express_gather(e, w, node, &touched)
     if count < 0 or not express_applies(e, w, node):

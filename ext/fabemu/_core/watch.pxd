@@ -18,7 +18,6 @@ cdef inline void watch_set_key(engine_t* e, worker_t* w, int32_t node) noexcept 
     """Put the armed poll of the switch that is being visited where it belongs."""
     cdef ps_t next_ps = e.watchdogs[node - e.plan.host_count].next_ps
     if next_ps < w.limit_ps:
-        w.has_special = True
         events_push(e, w, event_key(next_ps - w.window_start_ps, EVENT_TIMER, TIMER_WATCHDOG, 0))
     elif next_ps < w.least_ps:
         w.least_ps = next_ps

@@ -89,11 +89,11 @@ class DeadlockWatch:
         """Whether a queue waits for room in the next switch, as things stand."""
         queue = switch.queues[port.index][class_id]
         target = self.target(port.id, class_id)
-        if not queue.frames or not port.is_up or target is None or switch.watchdog.breaks_waits(port):
+        if not queue.frames or not port.is_up or target is None:
             return False
         if port.credits:
             return not port.can_send(class_id, queue.head_bytes())
-        return port.is_paused(class_id, now) and target[1].is_xoff
+        return port.is_paused(class_id, now) and target[1].is_xoff and not switch.watchdog.breaks_waits(port)
 
     def waiting_for_ever(self, now: int) -> Waiting:
         """The greatest set of held queues in which each would go on waiting if all else had left."""

@@ -7,44 +7,44 @@ Order     judged between two instants, after the control actions of its time; do
 """
 from .types cimport int32_t, int64_t, uint8_t, uint32_t, ps_t, EVENT_ROW_DEADLOCK, NONE
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
-from .mmu cimport mmu_charged, mmu_threshold_of
+from .credit cimport credit_blocks, credit_limits, credit_suffices
+from .mmu cimport mmu_threshold_of
 from .trace cimport event_record
 from .watch cimport WATCHDOG_ALERT
 
 
-cdef inline int64_t stuck_bytes(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
-    """Bytes of a PG that wait in stuck egress queues of its switch."""
-    cdef const uint32_t* held = e.queues[<int64_t>port_id * e.plan.class_count + klass].held
-    cdef int32_t node = e.ports[port_id].node
-    cdef int32_t first_port = e.plan.node_port_start[node]
-    cdef int32_t egress_id
+cdef inline int64_t waiting_bytes(const engine_t* e, int32_t port_id, int32_t klass, int32_t egress_id,
+                                  int64_t unit) noexcept nogil:
+    """What the frames of a PG that wait at one egress port come to, each rounded up to whole units."""
+    cdef const queue_t* queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
+    cdef int32_t local = e.ports[port_id].local
+    cdef uint32_t position = queue.head
     cdef int64_t total = 0
-    for egress_id in range(first_port, e.plan.node_port_start[node + 1]):
-        if (e.stuck_mask[egress_id] >> klass) & 1 and held[egress_id - first_port] > 0:
-            if e.switches[node - e.plan.host_count].cell_bytes == 1:
-                total += held[egress_id - first_port]
-            else:
-                total += charged_bytes(e, egress_id, klass, port_id - first_port)
+    if unit == 1 and (e.plan.lossless_mask >> klass) & 1:
+        return e.queues[<int64_t>port_id * e.plan.class_count + klass].held[e.ports[egress_id].local]
+    while position != queue.tail:
+        if queue.buffer[position & queue.mask].ingress == local:
+            total += (queue.buffer[position & queue.mask].size + unit - 1) // unit * unit
+        position += 1
     return total
 
 
-cdef inline int64_t charged_bytes(const engine_t* e, int32_t egress_id, int32_t klass, int32_t ingress) noexcept nogil:
-    """What the frames of an egress queue that came in by one port (local index) take of the buffer, in cells."""
-    cdef const queue_t* queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
-    cdef const switch_t* mmu = &e.switches[e.ports[egress_id].node - e.plan.host_count]
-    cdef uint32_t position = queue.head
+cdef inline int64_t stuck_bytes(const engine_t* e, int32_t port_id, int32_t klass, int64_t unit) noexcept nogil:
+    """The same for all stuck egress queues of its switch."""
+    cdef int32_t node = e.ports[port_id].node
+    cdef int32_t egress_id
     cdef int64_t total = 0
-    while position != queue.tail:
-        if queue.buffer[position & queue.mask].ingress == ingress:
-            total += mmu_charged(mmu, queue.buffer[position & queue.mask].size)
-        position += 1
+    for egress_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
+        if (e.stuck_mask[egress_id] >> klass) & 1:
+            total += waiting_bytes(e, port_id, klass, egress_id, unit)
     return total
 
 
 cdef inline int64_t stuck_over(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
     """What of them is above the PG's reserve."""
-    cdef int64_t over = stuck_bytes(e, port_id, klass) - (
-        <int64_t>e.queues[<int64_t>port_id * e.plan.class_count + klass].reserved_bytes)
+    cdef const queue_t* pg = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+    cdef int64_t cell_bytes = e.switches[e.ports[port_id].node - e.plan.host_count].cell_bytes
+    cdef int64_t over = stuck_bytes(e, port_id, klass, cell_bytes) - <int64_t>pg.reserved_bytes
     return over if over > 0 else 0
 
 
@@ -54,37 +54,53 @@ cdef inline int64_t stuck_pool(const engine_t* e, int32_t node) noexcept nogil:
     cdef int64_t total = 0
     for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
         for klass in range(e.plan.class_count):
-            if (e.plan.lossless_mask >> klass) & 1:
-                total += stuck_over(e, port_id, klass)
+            total += stuck_over(e, port_id, klass)
     return total
 
 
 cdef inline bint stays_paused(const engine_t* e, int32_t port_id, int32_t klass, int64_t pool_bytes) noexcept nogil:
-    """Whether a PG would give no XON with its stuck frames alone, `pool_bytes` being the pool's use by such frames."""
+    """Whether a PG would give no XON with its stuck frames alone, `pool_bytes` being the pool's use by such frames.
+
+    On a link with credits: whether they leave no room for the frame that waits at the other end.
+    """
     cdef const queue_t* pg = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
     cdef const switch_t* mmu = &e.switches[e.ports[port_id].node - e.plan.host_count]
-    cdef int64_t use = stuck_over(e, port_id, klass)
+    cdef int64_t use
+    if credit_limits(e, port_id):
+        return (e.lanes[<int64_t>port_id * e.plan.class_count + klass].capacity
+                - stuck_bytes(e, port_id, klass, 64) // 64 < credit_blocks(head_bytes(e, e.ports[port_id].peer, klass)))
+    use = stuck_over(e, port_id, klass)
     return use > 0 and use + <int64_t>pg.xon_offset_bytes > mmu_threshold_of(
         e, mmu, pg, mmu.pool_bytes - pool_bytes)
 
 
+cdef inline int64_t head_bytes(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
+    """Size of the frame that an egress queue would send next."""
+    cdef const queue_t* queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+    return queue.buffer[queue.head & queue.mask].size
+
+
+cdef inline bint is_held_up(const engine_t* e, int32_t port_id, int32_t klass, ps_t now) noexcept nogil:
+    """Whether a queue with frames lacks credits, or is paused by a standing XOFF and no watchdog will free it."""
+    cdef const port_t* port = &e.ports[port_id]
+    cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
+    if credit_limits(e, port_id):
+        return not credit_suffices(e, port, port_id, klass, head_bytes(e, port_id, klass))
+    if not (e.ports[port.peer].xoff_mask >> klass) & 1 or e.queues[index].pause_until_ps <= now:
+        return False
+    return e.watches == NULL or not e.watches[index].is_watched or (
+        e.watchdogs[port.node - e.plan.host_count].action == WATCHDOG_ALERT)
+
+
 cdef inline bint deadlock_candidates(engine_t* e, ps_t now) noexcept nogil:
-    """Mark every queue that is paused by the XOFF of a switch and that no watchdog will free; whether there is one."""
+    """Mark every queue between switches that is held up; whether there is one."""
     cdef int32_t port_id, klass
-    cdef int64_t index
     cdef uint8_t mask
     cdef bint found = False
-    cdef const port_t* port
-    for port_id in range(e.plan.node_port_start[e.plan.host_count], e.plan.port_count):
-        port = &e.ports[port_id]
-        mask = 0
-        if port.peer_node >= e.plan.host_count:
-            mask = port.waiting_mask & e.ports[port.peer].xoff_mask
+    for port_id in range(e.host_port_count, e.plan.port_count):
+        mask = e.ports[port_id].waiting_mask if e.ports[port_id].peer_node >= e.plan.host_count else 0
         for klass in range(e.plan.class_count if mask else 0):
-            index = <int64_t>port_id * e.plan.class_count + klass
-            if e.queues[index].pause_until_ps <= now or (
-                    e.watches != NULL and e.watches[index].is_watched
-                    and e.watchdogs[port.node - e.plan.host_count].action != WATCHDOG_ALERT):
+            if (mask >> klass) & 1 and not is_held_up(e, port_id, klass, now):
                 mask &= <uint8_t>~(1 << klass)
         e.stuck_mask[port_id] = mask
         found |= mask != 0
@@ -125,7 +141,7 @@ cdef inline bint deadlock_find(engine_t* e, ps_t now) noexcept nogil:
         struck = False
         for node in range(e.plan.host_count, e.plan.node_count):
             struck |= deadlock_reduce(e, node)
-    for port_id in range(e.plan.node_port_start[e.plan.host_count], e.plan.port_count):
+    for port_id in range(e.host_port_count, e.plan.port_count):
         if e.stuck_mask[port_id]:
             return True
     return False
@@ -134,21 +150,22 @@ cdef inline bint deadlock_find(engine_t* e, ps_t now) noexcept nogil:
 cdef inline int32_t waits_for(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
     """The stuck egress port at the next switch that holds most of what this queue waits for; lowest port on ties."""
     cdef const port_t* port = &e.ports[port_id]
-    cdef const uint32_t* held = e.queues[<int64_t>port.peer * e.plan.class_count + klass].held
-    cdef int32_t first_port = e.plan.node_port_start[port.peer_node]
     cdef int32_t egress_id
     cdef int32_t best = -1
-    cdef uint32_t most = 0
-    for egress_id in range(first_port, e.plan.node_port_start[port.peer_node + 1]):
-        if (e.stuck_mask[egress_id] >> klass) & 1 and held[egress_id - first_port] > most:
-            most = held[egress_id - first_port]
-            best = egress_id
+    cdef int64_t most = 0
+    cdef int64_t waiting
+    for egress_id in range(e.plan.node_port_start[port.peer_node], e.plan.node_port_start[port.peer_node + 1]):
+        if (e.stuck_mask[egress_id] >> klass) & 1:
+            waiting = waiting_bytes(e, port.peer, klass, egress_id, 1)
+            if waiting > most:
+                most = waiting
+                best = egress_id
     return best
 
 
 cdef inline void deadlock_report(engine_t* e, worker_t* w, ps_t now) noexcept nogil:
     """One row per queue of the cycle that the smallest stuck (port, class) leads to."""
-    cdef int32_t port_id = e.plan.node_port_start[e.plan.host_count]
+    cdef int32_t port_id = e.host_port_count
     cdef int32_t klass = 0
     cdef int32_t start, _step
     while e.stuck_mask[port_id] == 0:

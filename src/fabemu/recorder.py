@@ -12,13 +12,15 @@ from typing import Protocol
 import numpy as np
 
 from fabemu.plan import FOREVER_PS, OP_SEND, Plan
-from fabemu.trace import FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
+from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
 
 _NOT_RUN, _POSTED, _DONE, _FAILED = range(4)  # `status` of Engine.ops()
 
 _STATUS_OF_ENGINE = np.array(
     [FLOW_STATUSES.index(name) for name in ("not_run", "unfinished", "done", "failed")], dtype=np.int8
 )
+_EVENT_INDEX = np.full(max(EVENT_KINDS) + 1, NONE, dtype=np.int8)
+_EVENT_INDEX[list(EVENT_KINDS)] = np.arange(len(EVENT_KINDS))
 _KIND_DATA, _KIND_PFC = PACKET_KINDS.index("data"), PACKET_KINDS.index("pfc")
 _FLAG_MARKED, _FLAG_FIRST, _FLAG_LAST, _FLAG_ECHO = 1, 2, 4, 8
 
@@ -98,6 +100,7 @@ class Recorder:
             ("ports", self._ports),
             ("pauses", self._pauses),
             ("drops", self._drops),
+            ("events", self._events),
             ("packets", self._packets),
         ):
             rows = records.get(table)
@@ -218,20 +221,35 @@ class Recorder:
     def _drops(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         qp = rows["qp"]
         forward = rows["kind"] == _KIND_DATA
-        src, dst = self._plan.qp_src[qp], self._plan.qp_dst[qp]
+        between_ports = qp < 0  # PFC and credit frames belong to a link, not to a queue pair
+        known = np.where(between_ports, 0, qp)
+        src = np.where(between_ports, NONE, self._plan.qp_src[known])
+        dst = np.where(between_ports, NONE, self._plan.qp_dst[known])
         return {
             "time_ps": rows["time_ps"],
             "node": rows["node"],
             "ingress_port": rows["ingress_port"],
             "egress_port": rows["egress_port"],
-            "class": rows["class"],
+            "class": np.where(between_ports, NONE, rows["class"].astype(np.int16)),
             "cause": rows["cause"],
             "kind": rows["kind"],
             "qp": qp,
             "src": np.where(forward, src, dst),  # ACK, NAK and CNP travel from the receiver to the sender
             "dst": np.where(forward, dst, src),
-            "psn": rows["psn"],
+            "psn": np.where(between_ports, NONE, rows["psn"]),
             "frame_bytes": rows["frame_bytes"],
+        }
+
+    def _events(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return {
+            "time_ps": rows["time_ps"],
+            "kind": _EVENT_INDEX[rows["kind"]],
+            "node": rows["node"],
+            "port": rows["port"],
+            "class": rows["class"],
+            "qp": rows["qp"],
+            "value": rows["value"],
+            "group": rows["group"],
         }
 
     def _packets(self, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -13,12 +13,10 @@ from fabemu.analysis.pauses import PauseTotal, PausingPort
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.run_directory import plain
-from fabemu.trace import read_table, table_path
+from fabemu.trace import DROP_CAUSES, read_table, table_path
 
 BUSIEST = 5
 """How many links, pausing ports and root ports the summary names."""
-
-_DROP_CAUSES = ("headroom_full", "shared_full", "egress_full", "no_route")
 
 
 @dataclass(frozen=True)
@@ -236,7 +234,7 @@ def _counts(summary: Summary) -> _Section:
     if totals:
         cnps = totals.get("cnps", summary.cnps)
         lines.append(f"marks: {count_text(totals.get('marks', 0))}; CNPs: {count_text(cnps or 0)}")
-        drops = {cause: totals.get(f"drops_{cause}", 0) for cause in _DROP_CAUSES}
+        drops = {cause: totals.get(f"drops_{cause}", 0) for cause in DROP_CAUSES}
         named = ", ".join(f"{count_text(count)} {cause}" for cause, count in drops.items() if count)
         again = totals.get("retransmissions", summary.retransmissions)
         lines.append(f"drops: {named or '0'}; retransmissions: {count_text(again or 0)}")

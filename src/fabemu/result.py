@@ -87,6 +87,11 @@ class Run:
         return self.table("drops")
 
     @property
+    def events(self) -> pa.Table:
+        """One row per incident: faults as they begin and end, and what was found on the way."""
+        return self.table("events")
+
+    @property
     def packets(self) -> pa.Table:
         """One row per transmission, if the run was asked to record them."""
         return self.table("packets")

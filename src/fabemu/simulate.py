@@ -46,8 +46,8 @@ _STATUS_DONE, _STATUS_FAILED = 2, 3
 TRACE_LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
     "flows": ("flows",),
-    "default": ("flows", "ports", "pauses", "drops"),
-    "packets": ("flows", "ports", "pauses", "drops", "packets"),
+    "default": ("flows", "ports", "pauses", "drops", "events"),
+    "packets": ("flows", "ports", "pauses", "drops", "events", "packets"),
 }
 """Tables that each trace level writes."""
 

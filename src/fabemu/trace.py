@@ -26,16 +26,43 @@ SCHEMA_VERSION = 1
 NONE = -1
 """Value of an id or a time that is not there; written as null."""
 
-PAUSE_ENDS = ("xon", "expiry", "run_end")
-DROP_CAUSES = ("headroom_full", "shared_full", "egress_full", "no_route")
+PAUSE_ENDS = ("xon", "expiry", "run_end", "link")
+DROP_CAUSES = (
+    "headroom_full",
+    "shared_full",
+    "egress_full",
+    "no_route",
+    "watchdog",
+    "link_down",
+    "corrupt",
+    "receiver_full",
+)
 PACKET_KINDS = ("data", "ack", "nak", "cnp", "pfc", "read", "credit")
 XOFF_CAUSES = ("headroom", "dynamic_threshold", "static_threshold", "storm", "receiver")
+EVENT_KINDS = {
+    0: "link_down",
+    1: "link_up",
+    2: "routes",
+    3: "loss",
+    4: "pfc",
+    5: "ecn",
+    6: "class_map",
+    7: "headroom",
+    8: "storm",
+    9: "receiver",
+    16: "watchdog_storm",
+    17: "watchdog_restored",
+    18: "deadlock",
+    19: "qp_error",
+}
+"""Kinds of events by their number in the plan: control actions, and what the engine finds by itself."""
 FLOW_STATUSES = ("done", "failed", "unfinished", "not_run")
 
 ENUMS: dict[str, tuple[str, ...]] = {
     "pause_end": PAUSE_ENDS,
     "drop_cause": DROP_CAUSES,
     "packet_kind": PACKET_KINDS,
+    "event_kind": tuple(EVENT_KINDS.values()),
     "xoff_cause": XOFF_CAUSES,
     "flow_status": FLOW_STATUSES,
 }
@@ -164,7 +191,12 @@ TABLES: dict[str, TableFormat] = {
                 Column("paused_node", "node", "name", "Host or switch that was paused"),
                 Column("paused_port", "port", "name", "Its port, which had to stop sending"),
                 _CLASS,
-                Column("end", "pause_end", "name", "How it ended: xon, expiry (the pause time ran out), or run_end"),
+                Column(
+                    "end",
+                    "pause_end",
+                    "name",
+                    "How it ended: xon, expiry (the pause time ran out), run_end, or link (the link went down)",
+                ),
                 Column("ingress_bytes", "int64", "B", "Held by the priority group when XOFF was raised"),
                 Column("headroom_bytes", "int64", "B", "Of these, in headroom"),
                 Column("threshold_bytes", "int64", "B", "Threshold at that moment"),
@@ -194,16 +226,64 @@ TABLES: dict[str, TableFormat] = {
                 Column("node", "node", "name", "Where"),
                 Column("ingress_port", "port", "name", "Port on which it had arrived"),
                 Column("egress_port", "port", "name", "Port that it was to leave by", nullable=True),
-                _CLASS,
-                Column("cause", "drop_cause", "name", "headroom_full, shared_full, egress_full, or no_route"),
-                Column("kind", "packet_kind", "name", "data, ack, nak, or cnp"),
-                Column("qp", "int32", "index", "Queue pair it belonged to"),
-                Column("src", "host", "name", "Host that sent the frame"),
-                Column("dst", "host", "name", "Host that it was sent to"),
+                Column("class", "class", "name", "Traffic class; null for pfc and credit", nullable=True),
                 Column(
-                    "psn", "int64", "number", "Packet number: of the data, or the next one that an ACK or NAK asks for"
+                    "cause",
+                    "drop_cause",
+                    "name",
+                    "No room: headroom_full, shared_full, egress_full, receiver_full (at a slow host). Otherwise: "
+                    "no_route, link_down (lost with its link, or on its way to a dead one), corrupt (a bit error), or "
+                    "watchdog",
+                ),
+                Column("kind", "packet_kind", "name", "data, ack, nak, cnp, pfc, read, or credit"),
+                Column("qp", "int32", "index", "Queue pair it belonged to; null for pfc and credit", nullable=True),
+                Column("src", "host", "name", "Host that sent the frame; null for pfc and credit", nullable=True),
+                Column("dst", "host", "name", "Host that it was sent to; null for pfc and credit", nullable=True),
+                Column(
+                    "psn",
+                    "int64",
+                    "number",
+                    "Packet number: of the data, or the next one that an ACK or NAK asks for; null for pfc and credit",
+                    nullable=True,
                 ),
                 Column("frame_bytes", "int32", "B", "Its size"),
+            ),
+        ),
+        TableFormat(
+            "events",
+            "One row per incident: every control action that a fault of the scenario asked for, and what was found on "
+            "the way, in order of time.",
+            1024,
+            (
+                Column("time_ps", "int64", "ps", "When"),
+                Column(
+                    "kind",
+                    "event_kind",
+                    "name",
+                    "Faults: link_down, link_up, routes (another table is in force), loss, pfc, ecn, class_map, "
+                    "headroom, storm, receiver. Found: watchdog_storm, watchdog_restored, deadlock, qp_error",
+                ),
+                Column("node", "node", "name", "Where; null for routes", nullable=True),
+                Column("port", "port", "name", "Port; null if it is the whole device", nullable=True),
+                Column("class", "class", "name", "Traffic class; null for none, or several", nullable=True),
+                Column("qp", "int32", "index", "Queue pair of a qp_error", nullable=True),
+                Column(
+                    "value",
+                    "int64",
+                    "see meaning",
+                    "routes: number of the table, 0 at first. loss: number of the loss rule. pfc, ecn, storm: 1 "
+                    "on, 0 off. class_map: number of the class as which frames are treated. headroom: bytes. "
+                    "receiver: bit/s, 0 stopped. watchdog_storm, deadlock: bytes that wait in the queue. Null if "
+                    "there is none, and for a receiver without a limit or a link without loss",
+                    nullable=True,
+                ),
+                Column(
+                    "group",
+                    "int32",
+                    "index",
+                    "Deadlock: rows of one cycle have one number and stand in its order; each waits for the next",
+                    nullable=True,
+                ),
             ),
         ),
         TableFormat(
@@ -214,7 +294,7 @@ TABLES: dict[str, TableFormat] = {
                 Column("time_ps", "int64", "ps", "Transmission started"),
                 Column("node", "node", "name", "Host or switch that sent it"),
                 Column("port", "port", "name", "Port that it left by"),
-                Column("kind", "packet_kind", "name", "data, ack, nak, cnp, or pfc"),
+                Column("kind", "packet_kind", "name", "data, ack, nak, cnp, pfc, read, or credit"),
                 _CLASS,
                 Column("qp", "int32", "index", "Queue pair it belongs to; null for pfc", nullable=True),
                 Column("psn", "int32", "number", "Packet number on the wire, modulo 2^24; null for pfc", nullable=True),

@@ -99,7 +99,7 @@ def test_a_storm_is_followed_to_its_root(tmp_path):
     assert found == [("p2", "rdma", 2, 148), ("p0", "rdma", 2, 98)]
     total = pauses.total(pause_table)
     assert (total.count, total.paused_ps, total.longest_ps) == (4, 98 + 148 + 148, 148)
-    assert total.by_end == {"xon": 3, "expiry": 0, "run_end": 1}
+    assert total.by_end == {"xon": 3, "expiry": 0, "run_end": 1, "link": 0}
 
 
 def test_a_pause_counts_its_children(tmp_path):

@@ -37,7 +37,7 @@ def test_a_finished_run(tmp_path):
     assert run.info["scenario"]["name"] == "small" and run.info["seed"] == 1
     assert run.flows.column("status").to_pylist() == ["done"] * 3
     assert run.pauses.num_rows == 3 and run.drops.num_rows == 0
-    assert run.info["rows"] == {"flows": 3, "ports": 0, "pauses": 3, "drops": 0}
+    assert run.info["rows"] == {"flows": 3, "ports": 0, "pauses": 3, "drops": 0, "events": 0}
     for key in ("plan_digest", "digest", "version", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "totals"):
         assert key in run.info
     assert not any(path.name.endswith(".new") for path in run.directory.iterdir())
@@ -135,7 +135,7 @@ def test_equal_runs_have_equal_tables(tmp_path):
     assert first.info["digest"] == second.info["digest"]
     for table in first.tables:
         assert (tmp_path / "a" / f"{table}.arrow").read_bytes() == (tmp_path / "b" / f"{table}.arrow").read_bytes()
-    assert len(first.tables) == 5
+    assert len(first.tables) == 6
 
 
 def test_tables_do_not_depend_on_how_the_run_is_stepped(tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ cdef inline void check_device(engine_t* e, int32_t node) noexcept nogil:
                 check_fault(e, FAULT_QUEUE, node, port_id)
             if (queue.reserved_used_bytes | queue.shared_used_bytes | queue.headroom_used_bytes) < 0:
                 check_fault(e, FAULT_RELEASE, node, port_id)
-            if queue.headroom_used_bytes > queue.headroom_bytes and not e.plan.ns3_buffer:
+            if queue.headroom_used_bytes > queue.headroom_bytes and not e.plan.ns3_buffer and e.down == NULL:
                 check_fault(e, FAULT_POOL, node, port_id)
             pool += queue.shared_used_bytes
     if node >= e.plan.host_count and not e.plan.ns3_buffer:

@@ -7,12 +7,14 @@ Order     the totals in a credit frame are those of the instant at which it star
 Source    InfiniBand Architecture, volume 1, section 7.9 (absolute credits, blocks of 64 bytes); docs/MODEL.md 7.
 """
 from libc.stdlib cimport free, malloc
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CREDIT_REPEATS, FAULT_CREDIT,
-                     FAULT_MEMORY, FOREVER, KIND_CREDIT, PENDING_CREDIT, PSN_MASK)
-from .packet cimport packet_t
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CREDIT_REPEATS, DROP_CORRUPT,
+                     FAULT_CREDIT, FAULT_MEMORY, FOREVER, KIND_MASK, KIND_CREDIT, KIND_PFC, NONE, PENDING_CREDIT,
+                     PSN_MASK)
+from .packet cimport packet_t, packet_class
 from .state cimport credit_port_t, engine_t, lane_t, port_t, totals_t, worker_t
 from .link cimport link_begin, link_commit, link_wire_ps
 from .pfc cimport pfc_send, pfc_set_refresh
+from .stats cimport drop_record
 from .wake cimport port_kick
 
 
@@ -46,6 +48,8 @@ cdef inline void credit_free(engine_t* e, worker_t* w, int32_t port_id, int32_t 
         return
     port = &e.ports[port_id]
     e.lanes[<int64_t>port_id * e.plan.class_count + klass].freed += credit_blocks(frame_bytes)
+    if unlikely(e.down != NULL and e.down[port_id]):
+        return
     e.credits[port_id].repeats = 0
     port.pfc_pending |= PENDING_CREDIT
     port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
@@ -135,6 +139,17 @@ cdef inline void credit_learn(engine_t* e, worker_t* w, port_t* port, int32_t po
             return
         lanes[klass].known = totals.freed[klass]
     port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
+
+
+cdef inline void credit_lose(engine_t* e, worker_t* w, const packet_t* packet, int32_t node, int32_t port_id,
+                             ps_t now) noexcept nogil:
+    """A corrupt frame has arrived: dropped before anything else is done with it."""
+    cdef int32_t klass = <int32_t>packet_class(packet)
+    drop_record(e, w, packet, node, port_id, klass, NONE, DROP_CORRUPT, now)
+    if packet.kind & KIND_MASK == KIND_CREDIT:
+        credit_ring_take(e, port_id)
+    elif packet.kind & KIND_MASK != KIND_PFC:
+        credit_free(e, w, port_id, klass, packet.size, now)
 
 
 cdef inline bint credit_refresh(engine_t* e, worker_t* w, port_t* port, int32_t port_id, ps_t now) noexcept nogil:

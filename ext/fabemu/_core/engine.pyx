@@ -9,7 +9,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ, ps_t)
+from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ, WATCH_RECORD)
+from .action cimport actions_free, actions_init
 from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .inbox cimport INBOX_BUCKETS
@@ -263,14 +264,16 @@ cdef class Engine:
         cdef const int64_t* xon_offset = <const int64_t*>pointer(plan.pq_xon_offset_bytes)
         cdef const int64_t* kmin = <const int64_t*>pointer(plan.pq_kmin_bytes)
         cdef const int64_t* kmax = <const int64_t*>pointer(plan.pq_kmax_bytes)
-        e.record_packets = packets
+        e.link_watch = WATCH_RECORD if packets else 0
         e.shortcuts = p.scheduler != SCHEDULER_CLASSIC
         # A packet without a route is a drop, and drops are for the exact path.
-        e.express = express and e.shortcuts and not p.ns3_buffer and not bool((plan.route == ROUTE_NONE).any())
+        e.express_wanted = express and e.shortcuts and not p.ns3_buffer
+        e.express = e.express_wanted and not bool((plan.route == ROUTE_NONE).any())
         e.by_heap = p.scheduler == SCHEDULER_CLASSIC
         e.data_full_bytes = <int32_t>frame_bytes_of(e, p.mtu_bytes, 0)
         e.frame_bytes_max = <int32_t>max(frame_bytes_of(e, p.mtu_bytes, max(p.reth_bytes, p.aeth_bytes)),
                                          p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.read_request_bytes)
+        actions_init(e, plan)
         e.ports = <port_t*>zeroed(p.port_count, sizeof(port_t))
         e.queues = <queue_t*>zeroed(queue_count, sizeof(queue_t))
         e.pauses = <pause_t*>zeroed(2 * queue_count, sizeof(pause_t))
@@ -454,6 +457,7 @@ cdef class Engine:
             for index in range(<int64_t>e.host_port_count * e.plan.class_count):
                 free(e.outboxes[index].control.buffer)
                 free(e.outboxes[index].ready.entries)
+        actions_free(e)
         if e.receivers != NULL:
             for index in range(e.host_port_count):
                 free(e.receivers[index].buffer)
@@ -752,7 +756,7 @@ cdef class Engine:
                     pause = &e.pauses[2 * (<int64_t>port * e.plan.class_count + klass) + 1 - index]
                     if pause.xoff_ps < 0:
                         continue
-                    if pause.sent_ps >= 0 and pause.peer_until_ps <= end_ps:
+                    if pause.start_ps >= 0 and pause.peer_until_ps <= end_ps:
                         pause_row(e, w, pause, port, klass, PAUSE_END_EXPIRY, pause.peer_until_ps, end_ps)
                     else:
                         pause_row(e, w, pause, port, klass, PAUSE_END_RUN, max(end_ps, pause.start_ps), end_ps)

@@ -3,7 +3,7 @@
 Owns      invariants_hold.
 Invariant it changes nothing, so it can be asked at any time between two steps.
 """
-from .types cimport int32_t, int64_t, uint32_t, ps_t, KINDS_OF_LINKS
+from .types cimport int32_t, int64_t, uint32_t, ps_t, KINDS_OF_LINKS, KIND_MASK
 from .mmu cimport mmu_charged
 from .packet cimport packet_t
 from .plan cimport plan_t
@@ -20,7 +20,7 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
     cdef const packet_t* packet
     cdef queue_t* queue
     cdef queue_t* pg
-    cdef int64_t total, used, pool
+    cdef int64_t total, used, pool, buffer_bytes
     cdef ps_t horizon = max(now_ps, e.now_ps)
     wrong_queue = []
     wrong_pg = []
@@ -34,7 +34,7 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
         position = e.ports[port].head
         while position != e.ports[port].tail:
             packet = &e.ports[port].ring[position & e.ports[port].mask]
-            if (KINDS_OF_LINKS >> packet.kind) & 1:
+            if (KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1:
                 pfc_on_links += 1
             else:
                 on_links += 1
@@ -81,7 +81,10 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
                     pool += pg.shared_used_bytes
         if pool != e.switches[node - p.host_count].shared_used_bytes:
             wrong_pool.append(node)
-        if used > p.switch_buffer_bytes[node - p.host_count]:
+        buffer_bytes = p.switch_buffer_bytes[node - p.host_count]
+        if e.headroom_added_bytes != NULL:
+            buffer_bytes += e.headroom_added_bytes[node - p.host_count]
+        if used > buffer_bytes:
             over_buffer.append(node)
     drained = on_links + queued == 0
     return [

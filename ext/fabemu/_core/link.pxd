@@ -7,9 +7,10 @@ Order     busy_until, then the ring's tail: a packet is visible to the receiver 
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
-                     FAULT_BUSY, FAULT_MEMORY, KIND_MASK, PSN_MASK)
+                     FAULT_BUSY, FAULT_MEMORY, KIND_CORRUPT, KIND_MASK, PSN_MASK, WATCH_LOSS, WATCH_RECORD)
 from .packet cimport packet_t, packets_grow
 from .plan cimport plan_t
+from .rng cimport loss_draw
 from .state cimport engine_t, worker_t, port_t
 from .trace cimport packet_row_t, record_append
 from .wake cimport wake_at
@@ -68,6 +69,19 @@ cdef inline void link_record(engine_t* e, worker_t* w, const port_t* port, int32
         row.klass = packet.flags >> CLASS_SHIFT
 
 
+cdef inline void link_look(engine_t* e, worker_t* w, const port_t* port, int32_t port_id, packet_t* packet,
+                           ps_t now) noexcept nogil:
+    """A transmission start in a run that records them, or that has links that lose frames."""
+    cdef int32_t loss_row
+    if e.link_watch & WATCH_RECORD:
+        link_record(e, w, port, port_id, packet, now)
+    if e.link_watch & WATCH_LOSS:
+        loss_row = e.loss_row[8 * port_id + (packet.kind & KIND_MASK)]
+        if loss_row >= 0 and (loss_draw(e.plan.seed, <uint64_t>port_id, <uint64_t>now)
+                              < e.plan.loss_q32[loss_row * e.plan.loss_row_entries + packet.size]):
+            packet.kind |= KIND_CORRUPT
+
+
 cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int64_t frame_bytes,
                                  ps_t now, ps_t wire_ps) noexcept nogil:
     """Start a transmission: take the port until `now + wire_ps` and give the place for the packet.
@@ -97,8 +111,8 @@ cdef inline void link_commit(engine_t* e, worker_t* w, port_t* port, int32_t por
     cdef ps_t arrival_ps = port.busy_until_ps + port.delay_ps
     packet.time_ps = arrival_ps
     port.digest = link_digest(port.digest, packet, now)
-    if unlikely(e.record_packets):
-        link_record(e, w, port, port_id, packet, now)
+    if unlikely(e.link_watch):
+        link_look(e, w, port, port_id, packet, now)
     e.ports[port.peer].tail += 1
     if arrival_ps < e.port_next_ps[port.peer]:
         # Otherwise the receiver is awake before, and its visit wakes it again for what is left.
@@ -164,8 +178,8 @@ cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t po
     place.flags = packet.flags | marked
     place.time_ps = burst.busy_until_ps + burst.port.delay_ps
     burst.digest = link_digest(burst.digest, place, now)
-    if unlikely(e.record_packets):
-        link_record(e, w, burst.port, port_id, place, now)
+    if unlikely(e.link_watch):
+        link_look(e, w, burst.port, port_id, place, now)
     if burst.count == 0:
         burst.first_arrival_ps = place.time_ps
     burst.tail += 1

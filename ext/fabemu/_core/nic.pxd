@@ -5,15 +5,16 @@ Invariant a port that has something to send has its next choice set.
 Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 """
 from libc.stdlib cimport free
-from .types cimport (int32_t, int64_t, uint32_t, ps_t, unlikely, FOREVER, KIND_CNP, KIND_DATA, KIND_READ, MODE_PLAIN,
-                     MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SEND, STATUS_FAILED, STATUS_POSTED, VERB_READ)
+from .types cimport (int32_t, int64_t, uint32_t, ps_t, unlikely, FOREVER, KIND_CNP, KIND_CORRUPT, KIND_DATA, KIND_READ,
+                     MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SEND, STATUS_FAILED, STATUS_POSTED,
+                     VERB_READ)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, ready_t
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
 from .wake cimport events_count, port_kick
 from .operation cimport (SLOT_DONE, host_add_due, host_set_op_key, host_set_timer_key, operation_done, timer_is_live)
 from .control cimport control_bytes, nic_send_control
-from .credit cimport credit_free, credit_limits, credit_spend, credit_suffices, pending_send
+from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, credit_suffices, pending_send
 from .nic_receive cimport nic_on_data, nic_on_forgotten, rx_begin
 from .nic_send cimport (nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_next_bytes, qp_on_timer,
                         qp_post, qp_sendable)
@@ -59,6 +60,9 @@ cdef inline void host_notification(engine_t* e, worker_t* w, int32_t node, const
 cdef inline void host_arrival(engine_t* e, worker_t* w, int32_t node, int32_t port_id, const packet_t* packet,
                               ps_t now) noexcept nogil:
     """A frame that has come in by a port of the host is dealt with, and has left its buffer."""
+    if unlikely(packet.kind & KIND_CORRUPT):
+        credit_lose(e, w, packet, node, port_id, now)
+        return
     credit_free(e, w, port_id, <int32_t>packet_class(packet), packet.size, now)
     w.delivered += 1
     w.delivered_bytes += packet.size
@@ -192,6 +196,8 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
     cdef bint limited = credit_limits(e, port_id)
     cdef int64_t sent_bytes = port.sent_bytes
     port.kick_ps = FOREVER
+    if unlikely(e.down != NULL and e.down[port_id]):
+        return
     if unlikely(port.pfc_pending):
         pending_send(e, w, port, port_id, now)
     for klass in range(e.plan.class_count if port.busy_until_ps <= now else 0):

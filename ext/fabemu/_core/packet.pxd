@@ -7,7 +7,7 @@ Order     a copy writes the whole packet first and single fields afterwards, so 
 """
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT
+from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT, KIND_CREDIT, KIND_PFC
 
 cdef struct packet_t:
     ps_t time_ps            # arrival at the receiver of the link; in an egress queue: arrival at this switch
@@ -16,7 +16,7 @@ cdef struct packet_t:
     uint32_t hash           # flow hash of this direction
     uint32_t dst            # destination host
     uint16_t size           # frame bytes
-    uint8_t kind            # KIND_*
+    uint8_t kind            # KIND_*, with KIND_CORRUPT on links
     uint8_t flags           # FLAG_* and the class in bits 4..6
     uint16_t ingress        # local index of the port it came in by (switch queues)
     uint16_t group          # destination group
@@ -24,6 +24,11 @@ cdef struct packet_t:
 
 cdef inline uint32_t packet_class(const packet_t* packet) noexcept nogil:
     return packet.flags >> CLASS_SHIFT
+
+
+cdef inline bint packet_is_of_link(const packet_t* packet) noexcept nogil:
+    """A frame of flow control, which is not buffered; not if it is corrupt."""
+    return packet.kind == KIND_PFC or packet.kind == KIND_CREDIT
 
 
 cdef inline bint packets_grow(packet_t** buffer, uint32_t* mask, uint32_t head) noexcept nogil:

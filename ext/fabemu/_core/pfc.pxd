@@ -7,9 +7,9 @@ Order     a frame's contents are those of the instant at which it starts; the pa
 Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
 """
 from libc.stdlib cimport free, malloc
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FOREVER, KIND_PFC, EVENT_PFC,
-                     EVENT_TIMER, FAULT_MEMORY, PAUSE_END_EXPIRY, PAUSE_END_XON, CROSSED_DYNAMIC,
-                     CROSSED_HEADROOM, CROSSED_STATIC, NONE, PENDING_PFC, TIMER_REFRESH)
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CROSSED_DYNAMIC, CROSSED_HEADROOM,
+                     CROSSED_STATIC, EVENT_PFC, EVENT_TIMER, FAULT_MEMORY, FOREVER, KIND_CORRUPT, KIND_PFC, NONE,
+                     PAUSE_END_EXPIRY, PAUSE_END_LINK, PAUSE_END_XON, PENDING_PFC, TIMER_REFRESH)
 from .packet cimport packet_t
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
@@ -22,12 +22,33 @@ from .wake cimport port_expect, port_kick
 from .watch cimport watch_paused
 
 
+cdef inline uint64_t pause_digest(ps_t xoff_ps, ps_t sent_ps, ps_t end_ps, int32_t port_id,
+                                  int32_t klass) noexcept nogil:
+    return fold64(fold64(fold64(fold64(0, <uint64_t>xoff_ps), <uint64_t>sent_ps), <uint64_t>end_ps),
+                  (<uint64_t>port_id << 8) | <uint64_t>klass)
+
+
+cdef inline void pause_cut_rows(engine_t* e, worker_t* w, int32_t port_id, ps_t now) noexcept nogil:
+    """The link is dead: rows that were written with an end still to come, their frame being on its way, end now."""
+    cdef pause_row_t* rows = <pause_row_t*>w.pauses.data
+    cdef pause_row_t* row
+    cdef int64_t index
+    for index in range(w.pauses.count):
+        row = &rows[index]
+        if row.port != port_id or row.end_ps <= now:
+            continue
+        w.row_digest -= pause_digest(row.xoff_ps, row.sent_ps, row.end_ps, port_id, row.klass)
+        row.end_ps = row.start_ps if row.start_ps > now else now
+        row.end = PAUSE_END_LINK
+        row.emit_ps = row.end_ps
+        w.row_digest += pause_digest(row.xoff_ps, row.sent_ps, row.end_ps, port_id, row.klass)
+
+
 cdef inline void pause_row(engine_t* e, worker_t* w, pause_t* pause, int32_t port_id, int32_t klass, int32_t end,
                            ps_t end_ps, ps_t now) noexcept nogil:
     """Write the row and close it."""
     cdef pause_row_t* row = <pause_row_t*>record_append(e, &w.pauses)
-    w.row_digest += fold64(fold64(fold64(fold64(0, <uint64_t>pause.xoff_ps), <uint64_t>pause.sent_ps),
-                                  <uint64_t>end_ps), (<uint64_t>port_id << 8) | <uint64_t>klass)
+    w.row_digest += pause_digest(pause.xoff_ps, pause.sent_ps, end_ps, port_id, klass)
     if row != NULL:
         # The row is final when its end has passed.
         row.emit_ps = end_ps if end_ps > now else now
@@ -107,7 +128,23 @@ cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_
     if port.node >= e.plan.host_count:
         e.switches[port.node - e.plan.host_count].xoff_count -= 1
     pause.xon_ps = now
-    if pause.sent_ps < 0:
+    if pause.start_ps < 0:
+        pause_row(e, w, pause, port_id, klass, PAUSE_END_XON, now, now)
+
+
+cdef inline void pfc_silence(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
+                             ps_t now) noexcept nogil:
+    """XOFF that stands for a PG is forgotten and no frame is sent; the next one, for whatever class, says XON."""
+    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    if not (port.xoff_mask >> klass) & 1:
+        return
+    port.xoff_mask &= <uint8_t>~(1 << klass)
+    if port.node >= e.plan.host_count:
+        e.switches[port.node - e.plan.host_count].xoff_count -= 1
+    if port.xoff_mask == 0:
+        port.refresh_ps = FOREVER
+    if pause.start_ps < 0:
+        pause.xon_ps = now
         pause_row(e, w, pause, port_id, klass, PAUSE_END_XON, now, now)
 
 
@@ -125,8 +162,9 @@ cdef inline void pause_told(engine_t* e, worker_t* w, int32_t port_id, int32_t k
     if pause.xoff_ps < 0:
         return
     if xoff:
-        if pause.sent_ps < 0:
-            pause.sent_ps = now
+        if pause.start_ps < 0:
+            if pause.sent_ps < 0:
+                pause.sent_ps = now
             pause.start_ps = effect_ps
         elif pause.peer_until_ps < effect_ps:
             pause_row_reopen(e, w, pause, port_id, klass, now)
@@ -135,6 +173,13 @@ cdef inline void pause_told(engine_t* e, worker_t* w, int32_t port_id, int32_t k
         pause.peer_until_ps = effect_ps + pause_ps if pause_ps > 0 else FOREVER
     else:
         pause_ended(e, w, pause, port_id, klass, now, effect_ps)
+
+
+cdef inline void pause_sent_in_vain(engine_t* e, int32_t port_id, int32_t klass, bint xoff, ps_t now) noexcept nogil:
+    """A frame that speaks of this PG starts now, and the link corrupts it."""
+    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    if xoff and pause.xoff_ps >= 0 and pause.sent_ps < 0:
+        pause.sent_ps = now
 
 
 cdef inline void pause_ended(engine_t* e, worker_t* w, pause_t* pause, int32_t port_id, int32_t klass, ps_t now,
@@ -181,7 +226,10 @@ cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_i
         if (classes >> klass) & 1:
             if (xoff_mask >> klass) & 1:
                 e.queues[<int64_t>port_id * e.plan.class_count + klass].xoff_sent += 1
-            pause_told(e, w, port_id, klass, (xoff_mask >> klass) & 1, now, effect_ps, pause_ps)
+            if unlikely(packet.kind & KIND_CORRUPT):
+                pause_sent_in_vain(e, port_id, klass, (xoff_mask >> klass) & 1, now)
+            else:
+                pause_told(e, w, port_id, klass, (xoff_mask >> klass) & 1, now, effect_ps, pause_ps)
     if xoff_mask != 0 and pause_ps > 0:
         port.refresh_ps = now + pause_ps // 2
         pfc_set_refresh(e, w, port, port_id)

@@ -1,7 +1,7 @@
 """The plan as the core sees it: constant flat arrays.
 
 Owns      plan_t, borrowed pointers into the numpy arrays of fabemu.plan.Plan (documented there, same names).
-Invariant nothing in it changes after engine_init.
+Invariant nothing in it changes after engine_init, but for `route`: the table of the present epoch.
 """
 from .types cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t
 
@@ -121,6 +121,17 @@ cdef struct plan_t:
     const int64_t* port_rx_buffer_bytes
     ps_t deadlock_interval_ps       # 0 = at the end only
     bint deadlock_stop
+    const int64_t* pq_kmin_bytes    # only if there are actions
+    int64_t action_count
+    const ps_t* action_time_ps
+    const uint8_t* action_kind
+    const int32_t* action_target
+    const int32_t* action_mask
+    const int64_t* action_value
+    const int32_t* route_first      # table of epoch 0
+    int64_t route_epoch_entries     # of one table
+    int64_t loss_row_entries        # of one row of loss_q32
+    const uint64_t* loss_q32
 
 
 cdef inline int64_t op_packets(const plan_t* plan, int32_t op) noexcept nogil:

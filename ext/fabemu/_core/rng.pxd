@@ -9,6 +9,7 @@ from .types cimport uint32_t, uint64_t
 cdef enum:
     STREAM_TIE = 1
     STREAM_ECN = 2
+    STREAM_LOSS = 5
 
 
 cdef inline uint64_t mix64(uint64_t x) noexcept nogil:
@@ -37,6 +38,11 @@ cdef inline uint32_t mix32(uint32_t x) noexcept nogil:
 cdef inline uint64_t tie_prefix(uint64_t seed, uint64_t node) noexcept nogil:
     """What the keys of one device's ties share (MODEL 5); fold in the time and the port."""
     return fold64(fold64(fold64(0, seed), STREAM_TIE), node)
+
+
+cdef inline uint64_t loss_draw(uint64_t seed, uint64_t port, uint64_t start_ps) noexcept nogil:
+    """Draw of a frame whose transmission by a port of a lossy link starts then (MODEL 18), below 2^32."""
+    return fold64(fold64(fold64(fold64(0, seed), STREAM_LOSS), port), start_ps) >> 32
 
 
 cdef inline uint64_t ecn_hash(uint64_t seed, uint64_t port, uint64_t klass, uint64_t count) noexcept nogil:

@@ -272,6 +272,7 @@ cdef struct switch_t:
     int64_t alpha_min_q16         # least over the PGs of lossless classes
     int64_t lossy_bytes           # frames of lossy classes that wait
     int32_t port_count
+    int32_t fault_count           # ports that are down, and links that lose frames on their way in
     uint32_t unusual              # UNUSUAL_* bits; 0 = plain: express lane and shortcuts apply
     int32_t cell_bytes            # buffers count whole cells of this size
     int32_t xoff_count            # PGs for which XOFF stands, and queues in storm: above 0, nothing takes a shortcut
@@ -400,7 +401,7 @@ cdef struct engine_t:
     fault_t fault
     ps_t now_ps                   # every event before it has run
     int32_t window_shift          # a window is 2^shift ps long
-    bint record_packets
+    uint32_t link_watch           # WATCH_*
     bint express                  # the express lane may be taken
     bint shortcuts                # straight-through forwarding; off in the classic scheduler
     bint by_heap                  # classic scheduler: wake-ups go to the heap, not to the wheel
@@ -455,6 +456,16 @@ cdef struct engine_t:
     int64_t* op_retransmissions
     int64_t* op_cnps
     int64_t* op_marks
+    # Control actions; the arrays are NULL in a plan without any.
+    int64_t action_next
+    ps_t action_next_ps           # FOREVER = none is left
+    uint8_t* down                 # per port: its link is down
+    uint8_t* lossy                # per port: a loss rule has been set on it
+    int32_t* loss_row             # port * 8 + kind; -1 = none
+    int64_t* headroom_most_bytes  # per PG: greatest so far
+    int64_t* headroom_added_bytes  # per switch: by actions, beyond the buffer that the plan divides up
+    uint8_t* epoch_is_whole       # per epoch of routes: every entry leads somewhere
+    bint express_wanted
     # Compatibility scheduler.
     void* creation                # creation_t; NULL = another scheduler
     int32_t touched_port          # host port that asked for a choice in this event; -1 = none

@@ -3,7 +3,7 @@
 Owns      area, maxima, paused time; the rows are written by engine_close_interval in window.pxd.
 Invariant the area is bytes x time between any two changes of the queue, summed in the order of the changes.
 """
-from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t, KIND_MASK, PSN_MASK
+from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t, KINDS_OF_LINKS, KIND_MASK, PSN_MASK
 from .packet cimport packet_t, packet_class
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, queue_t
@@ -38,11 +38,12 @@ cdef inline void drop_record(engine_t* e, worker_t* w, const packet_t* packet, i
     """Count and record the loss of a packet: the row names its own class, the counter that as which it was treated."""
     cdef drop_row_t* row = <drop_row_t*>record_append(e, &w.drop_rows)
     cdef queue_t* queue = &e.queues[<int64_t>ingress_port * e.plan.class_count + klass]
-    w.dropped += 1
-    w.dropped_bytes += packet.size
     w.drops[cause] += 1
-    queue.drops += 1
-    e.port_dirty[ingress_port] = 1
+    if not (KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1:
+        w.dropped += 1
+        w.dropped_bytes += packet.size
+        queue.drops += 1
+        e.port_dirty[ingress_port] = 1
     w.row_digest += fold64(fold64(fold64(fold64(0, <uint64_t>now), <uint64_t>ingress_port),
                                   (<uint64_t>packet.qp << 32) | packet.psn), <uint64_t>cause)
     if row == NULL:

@@ -5,16 +5,16 @@ Invariant a port with an eligible frame has a transmit key no later than it can 
 Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XON, ECN.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_NO_ROUTE, DROP_WATCHDOG,
-                     FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, NONE, UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT,
-                     UNUSUAL_WEIGHTS)
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_LINK_DOWN,
+                     DROP_NO_ROUTE, DROP_WATCHDOG, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, NONE,
+                     UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
 from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
-from .credit cimport credit_free, credit_limits, credit_spend, pending_send
+from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, pending_send
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
 from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
 from .stats cimport drop_record, stats_area, stats_sent
@@ -187,10 +187,17 @@ cdef inline void switch_arrival(engine_t* e, worker_t* w, int32_t node, switch_t
     cdef int32_t klass = <int32_t>packet_class(packet)
     cdef port_t* ingress = &e.ports[ingress_id]
     cdef int32_t verdict
+    if unlikely(packet.kind & KIND_CORRUPT):
+        credit_lose(e, w, packet, node, ingress_id, now)
+        return
     if unlikely(mmu.unusual & UNUSUAL_CLASS_MAP):
         klass = e.class_map[(node - e.plan.host_count) * e.plan.class_count + klass]
     if unlikely(egress_id < 0):
         drop_record(e, w, packet, node, ingress_id, klass, NONE, DROP_NO_ROUTE, now)
+        credit_free(e, w, ingress_id, klass, packet.size, now)
+        return
+    if unlikely(e.down != NULL and e.down[egress_id]):
+        drop_record(e, w, packet, node, ingress_id, klass, egress_id, DROP_LINK_DOWN, now)
         credit_free(e, w, ingress_id, klass, packet.size, now)
         return
     if unlikely(mmu.storm_count > 0) and (

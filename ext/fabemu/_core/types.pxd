@@ -66,6 +66,7 @@ cdef enum:
     KIND_MASK = 7                 # a selective NAK has a part of its sack above
     SACK_KIND_SHIFT = 3
     SACK_KIND_BITS = 4
+    KIND_CORRUPT = 0x80           # or-ed in while on a link: the receiver drops it
 
 cdef enum:
     FLAG_CE = 1
@@ -148,6 +149,25 @@ cdef enum:
     PAUSE_END_XON = 0
     PAUSE_END_EXPIRY = 1
     PAUSE_END_RUN = 2
+    PAUSE_END_LINK = 3
+
+# What link_commit has to look at besides the packet.
+cdef enum:
+    WATCH_RECORD = 1              # rows of the packets table
+    WATCH_LOSS = 2                # some link loses frames
+
+# Control actions (MODEL 18).
+cdef enum:
+    ACTION_LINK_DOWN = 0
+    ACTION_LINK_UP = 1
+    ACTION_ROUTES = 2
+    ACTION_LOSS = 3
+    ACTION_PFC = 4
+    ACTION_ECN = 5
+    ACTION_MAP = 6
+    ACTION_HEADROOM = 7
+    ACTION_STORM = 8
+    ACTION_RECEIVER = 9
 
 # Faults: broken promises of the engine itself. Texts are in engine.pyx.
 cdef enum:

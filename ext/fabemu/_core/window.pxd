@@ -8,12 +8,13 @@ Order     docs/MODEL.md 5.
 from libc.string cimport memset
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, prefetch, CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
-                     KIND_CREDIT, KIND_MASK, KINDS_OF_LINKS, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
-from .packet cimport packet_t
+                     KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
+from .packet cimport packet_t, packet_is_of_link
 from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
+from .action cimport actions_run
 from .check cimport check_device
 from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_take
 from .deadlock cimport deadlock_checks_before
@@ -52,7 +53,7 @@ cdef extern from *:
 
 cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint64_t port) noexcept nogil:
     return event_key(packet.time_ps - w.window_start_ps,
-                     EVENT_PFC if (KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1 else EVENT_ARRIVAL, 0, port)
+                     EVENT_PFC if packet_is_of_link(packet) else EVENT_ARRIVAL, 0, port)
 
 
 cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -491,6 +492,8 @@ cdef inline bint window_seek(engine_t* e) noexcept nogil:
         far = e.far.entries[0].time_ps >> e.window_shift
         if best < 0 or far < best:
             best = far
+    if unlikely(e.action_next_ps < FOREVER) and (best < 0 or e.action_next_ps >> e.window_shift < best):
+        best = e.action_next_ps >> e.window_shift
     if best < 0:
         return False
     e.window_index = best
@@ -514,8 +517,7 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
         end_ps = w.window_start_ps + (<ps_t>1 << e.window_shift)
         if w.window_start_ps > e.now_ps:
             e.now_ps = w.window_start_ps if w.window_start_ps < stop_ps else stop_ps
-        if unlikely(e.deadlock_next_ps <= e.now_ps) and deadlock_checks_before(
-                e, w, e.now_ps + 1 if e.now_ps < stop_ps else stop_ps):
+        if unlikely(e.deadlock_next_ps < e.now_ps) and deadlock_checks_before(e, w, e.now_ps):
             return DEADLOCKED
         if e.now_ps >= stop_ps:
             close_intervals_before(e, w, stop_ps)
@@ -523,7 +525,14 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
         if unlikely(e.now_ps - e.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
             return DRAINED
         close_intervals_before(e, w, e.now_ps)
+        if unlikely(e.action_next_ps <= e.now_ps):
+            actions_run(e, w)
+        # A check comes after the actions and before the events of its instant.
+        if unlikely(e.deadlock_next_ps == e.now_ps) and deadlock_checks_before(e, w, e.now_ps + 1):
+            return DEADLOCKED
         w.limit_ps = end_ps if end_ps < stop_ps else stop_ps
+        if unlikely(e.action_next_ps < w.limit_ps):
+            w.limit_ps = e.action_next_ps
         if e.plan.sample_ps > 0 and e.sample_start_ps + e.plan.sample_ps < w.limit_ps:
             w.limit_ps = e.sample_start_ps + e.plan.sample_ps
         if unlikely(e.deadlock_next_ps < w.limit_ps):
@@ -551,7 +560,8 @@ cdef inline bint work_left(const engine_t* e) noexcept nogil:
     cdef const host_t* host
     cdef int64_t index
     cdef int32_t node
-    if w.link_sent != w.link_received or w.sent != w.delivered + w.dropped or watch_is_work(e):
+    if w.link_sent != w.link_received or w.sent != w.delivered + w.dropped or e.action_next_ps < FOREVER or (
+            watch_is_work(e)):
         return True
     for index in range(e.host_port_count if e.receivers != NULL else 0):
         if e.receivers[index].storm_mask:
@@ -580,14 +590,16 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
     cdef const outbox_t* box
     cdef host_t* host
     cdef int32_t index
+    if e.action_next_ps < FOREVER:
+        return False
     for port_id in range(e.plan.port_count):
         port = &e.ports[port_id]
         position = port.head
         while position != port.tail:
-            if not (KINDS_OF_LINKS >> (port.ring[position & port.mask].kind & KIND_MASK)) & 1:
+            if not packet_is_of_link(&port.ring[position & port.mask]):
                 return False
             position += 1
-        if port_id >= e.host_port_count:
+        if port_id >= e.host_port_count or (e.down != NULL and e.down[port_id]):
             continue
         if e.receivers != NULL and receiver_is_busy(&e.receivers[port_id]):
             return False
@@ -609,21 +621,31 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
 cdef inline int32_t run_heap(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
     """The classic scheduler: one heap of devices, one picosecond at a time, no shortcuts. The reference for windows."""
     cdef int32_t node
+    cdef ps_t next_ps, limit_ps
     while True:
         if w.packet_hops >= hop_limit:
             return RUNNING
-        if e.far.count == 0:
+        if e.far.count == 0 and e.action_next_ps == FOREVER:
             return DRAINED
-        if unlikely(e.deadlock_next_ps <= e.far.entries[0].time_ps) and deadlock_checks_before(
-                e, w, e.far.entries[0].time_ps + 1 if e.far.entries[0].time_ps < stop_ps else stop_ps):
+        next_ps = e.action_next_ps
+        if e.far.count > 0 and e.far.entries[0].time_ps < next_ps:
+            next_ps = e.far.entries[0].time_ps
+        # A check comes after the actions and before the events of its instant.
+        limit_ps = next_ps if e.action_next_ps == next_ps else next_ps + 1
+        if unlikely(e.deadlock_next_ps < limit_ps) and deadlock_checks_before(
+                e, w, limit_ps if next_ps < stop_ps else stop_ps):
             return DEADLOCKED
-        if e.far.entries[0].time_ps >= stop_ps:
+        if next_ps >= stop_ps:
             e.now_ps = stop_ps
             close_intervals_before(e, w, stop_ps)
             return STOPPED if work_left(e) else DRAINED
-        e.now_ps = e.far.entries[0].time_ps
+        e.now_ps = next_ps
         if unlikely(e.now_ps - e.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
             return DRAINED
+        if unlikely(e.action_next_ps == e.now_ps):
+            close_intervals_before(e, w, e.now_ps)
+            actions_run(e, w)
+            continue
         node = e.far.entries[0].node
         timed_pop(&e.far)
         if e.node_far_ps[node] != e.now_ps:

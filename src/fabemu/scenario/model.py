@@ -122,8 +122,8 @@ class Trace(Table):
     interval: IntervalOrOff = optional(
         "100us", description="sampling interval of the ports table, at least 100ns; off: no ports table"
     )
-    tables: tuple[Literal["flows", "ports", "pauses", "drops", "packets"], ...] = optional(
-        ("flows", "ports", "pauses", "drops"),
+    tables: tuple[Literal["flows", "ports", "pauses", "drops", "events", "packets"], ...] = optional(
+        ("flows", "ports", "pauses", "drops", "events"),
         description="tables to write; packets (every transmission) only on request",
     )
 

@@ -7,7 +7,7 @@ from .types cimport int32_t, int64_t, uint32_t, ps_t, KINDS_OF_LINKS, KIND_MASK
 from .mmu cimport mmu_charged
 from .packet cimport packet_t
 from .plan cimport plan_t
-from .state cimport engine_t, queue_t, worker_t
+from .state cimport engine_t, lane_t, queue_t, worker_t
 
 
 cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bint lossless_guaranteed):
@@ -20,6 +20,8 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
     cdef const packet_t* packet
     cdef queue_t* queue
     cdef queue_t* pg
+    cdef const lane_t* lane
+    cdef const lane_t* sender
     cdef int64_t total, used, pool, buffer_bytes
     cdef ps_t horizon = max(now_ps, e.now_ps)
     wrong_queue = []
@@ -28,6 +30,7 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
     over_buffer = []
     too_busy = []
     standing = []
+    wrong_credits = []
     negative = []
     cdef list held = [0] * (p.port_count * p.class_count)
     for port in range(p.port_count):
@@ -86,6 +89,14 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
             buffer_bytes += e.headroom_added_bytes[node - p.host_count]
         if used > buffer_bytes:
             over_buffer.append(node)
+    for port in range(p.port_count if e.lanes != NULL else 0):
+        if not p.port_credit[port]:
+            continue
+        for klass in range(p.class_count):
+            lane = &e.lanes[<int64_t>port * p.class_count + klass]
+            sender = &e.lanes[<int64_t>e.ports[port].peer * p.class_count + klass]
+            if not (0 <= sender.sent - lane.freed <= lane.capacity and sender.known <= lane.freed):
+                wrong_credits.append((port, klass))
     drained = on_links + queued == 0
     return [
         ("packets_conserved", w.sent == w.delivered + w.dropped + on_links + queued,
@@ -101,6 +112,7 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
         ("no_negative_counter", not negative, f"(port, class) below zero: {negative[:4]}"),
         ("buffer_size", not over_buffer, f"switches above their buffer: {over_buffer[:4]}"),
         ("link_rate", not too_busy, f"ports busier than time: {too_busy[:4]}"),
+        ("credits", not wrong_credits, f"(port, class) with more credits than buffer: {wrong_credits[:4]}"),
         ("pauses_balanced", not drained or not standing or not has_drained,
          f"ports with XOFF after the fabric drained: {standing[:4]}"),
         ("lossless", not lossless_guaranteed or w.drops[0] == 0,

@@ -191,7 +191,7 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
     cdef outbox_t* box
     cdef ready_t top
     cdef qp_t* q
-    cdef int32_t klass
+    cdef int32_t klass = 0
     cdef ps_t next_ps, class_ps
     cdef bint limited = credit_limits(e, port_id)
     cdef int64_t sent_bytes = port.sent_bytes

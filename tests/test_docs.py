@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 SCENARIOS = sorted((ROOT / "scenarios").rglob("*.toml"))
+INCIDENTS = ROOT / "scenarios" / "incidents"  # what goes wrong in them is tested in scenarios/test_incidents.py
 FIRST = "websearch-leaf-spine"
 LANGUAGES = {"sh", "python", "toml", "text", "json", "csv"}
 
@@ -199,7 +200,9 @@ def test_links_of_the_pages_lead_somewhere():
 # Shipped scenarios.
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in SCENARIOS])
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=name_of(path)) for path in SCENARIOS if INCIDENTS not in path.parents]
+)
 def test_shipped_scenarios_run_clean(path):
     overrides = ["until=200us"] if path.stem == FIRST else []
     run = fabemu.run(path, overrides=overrides)
@@ -225,8 +228,11 @@ def test_shipped_scenarios_show_what_they_say():
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in SCENARIOS])
-def test_shipped_scenarios_are_commented_and_in_the_readme(path):
+def test_shipped_scenarios_are_commented_and_listed(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert text.count("# ") >= 2
-    assert f"]({name_of(path)})" in README
+    if INCIDENTS in path.parents:
+        assert f"](../{name_of(path)})" in (ROOT / "docs" / "INCIDENTS.md").read_text(encoding="utf-8")
+    else:
+        assert f"]({name_of(path)})" in README

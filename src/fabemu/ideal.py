@@ -9,13 +9,16 @@ picosecond.
 shortest cable, then the lowest port: a message that hashing puts on a slower path of an uneven fabric is slower than
 ideal. In an even fabric all choices give the same time.
 
-**Formula.** A message is a first packet (it carries the RETH), equal packets in the middle, and a last one. Packet p
-starts on hop h when it has arrived there and packet p - 1 has left, so the completion time is the longest path through
-the grid of packets and hops, in which every point costs its wire time. As all middle packets cost the same, a longest
-path moves from one packet to the next on at most three hops: the first packet is followed up to some hop, the last one
-from some hop on, and the rest queue behind each other at the slowest hop between. The maximum over these hops is found
-in one pass from each side. A sender slower than its link costs its pacing gap instead of the wire time at the first
-hop.
+A READ counts from its posting: its request goes first, by a path chosen in the same way, and the answer follows as a
+message of the responder.
+
+**Formula.** A message is a first packet (in a WRITE it carries the RETH), equal packets in the middle, and a last one.
+Packet p starts on hop h when it has arrived there and packet p - 1 has left, so the completion time is the longest path
+through the grid of packets and hops, in which every point costs its wire time. As all middle packets cost the same, a
+longest path moves from one packet to the next on at most three hops: the first packet is followed up to some hop, the
+last one from some hop on, and the rest queue behind each other at the slowest hop between. The maximum over these hops
+is found in one pass from each side. A sender slower than its link costs its pacing gap instead of the wire time at the
+first hop.
 """
 
 from __future__ import annotations
@@ -23,7 +26,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.plan import CC_FIXED, FOREVER_PS, NONE, OP_SEND, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE, Plan
+from fabemu.plan import (
+    CC_FIXED,
+    FOREVER_PS,
+    NONE,
+    OP_SEND,
+    ROUTE_LOCAL,
+    ROUTE_NONE,
+    ROUTE_SET_BASE,
+    VERB_READ,
+    VERB_WRITE,
+    Plan,
+)
 
 _CHUNK = 1 << 15  # messages at a time: bounds memory and keeps the columns in cache
 
@@ -41,8 +55,14 @@ def ideal_completion_ps(plan: Plan) -> Int64s:
     for first in range(0, len(sends), _CHUNK):
         chunk = sends[first : first + _CHUNK]
         qps = plan.op_qp[chunk]
-        ports, lengths, constant_ps = _paths(plan, preferred, plan.qp_src[qps], plan.qp_dst[qps])
-        result[chunk] = _completion_ps(plan, plan.op_bytes[chunk], plan.qp_src[qps], ports, lengths) + constant_ps
+        verb = plan.qp_verb[qps]
+        src, dst = plan.qp_src[qps], plan.qp_dst[qps]
+        sender, receiver = np.where(verb == VERB_READ, dst, src), np.where(verb == VERB_READ, src, dst)
+        ports, lengths, constant_ps = _paths(plan, preferred, sender, receiver)
+        result[chunk] = _completion_ps(plan, plan.op_bytes[chunk], verb, sender, ports, lengths) + constant_ps
+        reads = np.flatnonzero(verb == VERB_READ)
+        if len(reads):
+            result[chunk[reads]] += _request_ps(plan, preferred, src[reads], dst[reads])
     np.minimum(result, FOREVER_PS, out=result)
     return result
 
@@ -61,10 +81,22 @@ def wire_ps(frame_bytes: Int64s, rate_bps: Int64s, *, overhead_bytes: int, trunc
     return -(-bits * 10**12 // rate_bps)
 
 
-def data_frame_bytes(plan: Plan, payload_bytes: Int64s, *, first: bool) -> Int64s:
-    """Frame of a data packet (MODEL 3) of each payload; `first` adds the RETH."""
+def data_frame_bytes(plan: Plan, payload_bytes: Int64s, extra_bytes: Int64s | int = 0) -> Int64s:
+    """Frame of a data packet (MODEL 3) of each payload, with what its place and verb add to the header."""
     padded = -(-payload_bytes // plan.pad_bytes) * plan.pad_bytes
-    return np.maximum(plan.frame_min_bytes, padded + plan.header_bytes + (plan.reth_bytes if first else 0))
+    return np.maximum(plan.frame_min_bytes, padded + plan.header_bytes + extra_bytes)
+
+
+def _request_ps(plan: Plan, preferred: NDArray[np.int32], src: NDArray[np.int32], dst: NDArray[np.int32]) -> Int64s:
+    """(n,) from the posting of a READ to the arrival of its request at the responder."""
+    ports, lengths, constant_ps = _paths(plan, preferred, src, dst)
+    frame = np.full((1, 1), max(plan.frame_min_bytes, plan.read_request_bytes), dtype=np.int64)
+    each = wire_ps(
+        frame, plan.port_rate_bps[ports], overhead_bytes=plan.wire_overhead_bytes, truncate_ns=plan.truncate_ns
+    )
+    present = np.arange(ports.shape[1])[None, :] < lengths[:, None]
+    total: Int64s = np.where(present, each, 0).sum(axis=1) + constant_ps
+    return total
 
 
 def _preferred_ports(plan: Plan) -> NDArray[np.int32]:
@@ -118,15 +150,22 @@ def _paths(
 
 
 def _completion_ps(
-    plan: Plan, size_bytes: Int64s, src: NDArray[np.int32], ports: NDArray[np.int32], lengths: NDArray[np.int64]
+    plan: Plan,
+    size_bytes: Int64s,
+    verb: NDArray[np.uint8],
+    src: NDArray[np.int32],
+    ports: NDArray[np.int32],
+    lengths: NDArray[np.int64],
 ) -> Int64s:
     """(n,) longest path through the grid of packets and hops, without the constant delays."""
     mtu = plan.mtu_bytes
     packets = np.maximum(1, -(-size_bytes // mtu))
     last_payload = size_bytes - (packets - 1) * mtu
-    first_frame = data_frame_bytes(plan, np.minimum(size_bytes, mtu), first=True)
-    middle_frame = data_frame_bytes(plan, np.full(len(size_bytes), mtu, dtype=np.int64), first=False)
-    last_frame = np.where(packets == 1, first_frame, data_frame_bytes(plan, last_payload, first=False))
+    first_extra = np.select([verb == VERB_WRITE, verb == VERB_READ], [plan.reth_bytes, plan.aeth_bytes], 0)
+    last_extra = np.where(verb == VERB_READ, plan.aeth_bytes, 0)
+    first_frame = data_frame_bytes(plan, np.minimum(size_bytes, mtu), first_extra)
+    middle_frame = data_frame_bytes(plan, np.full(len(size_bytes), mtu, dtype=np.int64))
+    last_frame = np.where(packets == 1, first_frame, data_frame_bytes(plan, last_payload, last_extra))
 
     def wire(frame_bytes: Int64s, rate_bps: Int64s) -> Int64s:
         return wire_ps(frame_bytes, rate_bps, overhead_bytes=plan.wire_overhead_bytes, truncate_ns=plan.truncate_ns)

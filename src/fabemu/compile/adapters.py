@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.plan import CC_DCQCN_ADAPTER, CC_DCQCN_PAPER, CC_FIXED, CC_NONE, NOTIFY_CNP, NOTIFY_ECHO
+from fabemu.errors import Problem, ScenarioError
+from fabemu.plan import CC_DCQCN_ADAPTER, CC_DCQCN_PAPER, CC_FIXED, CC_NONE, NOTIFY_CNP, NOTIFY_ECHO, VERB_READ
 from fabemu.scenario.device import CongestionControl, Nic
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
@@ -38,6 +40,30 @@ def compile_adapters(scenario: Scenario, fabric: Fabric) -> dict[str, NDArray[An
     return fields | {"host_nic": host_nic}
 
 
+def refuse_unlike_ends(fields: dict[str, NDArray[Any]], host_names: Sequence[str]) -> None:
+    """Raise ScenarioError for QPs whose ends do not repeat lost packets in the same way.
+
+    `fields` are those of `Plan` by name. A QP that reads takes no part in it.
+    """
+    profile = np.where(fields["nic_selective"], fields["nic_selective_window"], 0)[fields["host_nic"]]
+    src, dst = fields["qp_src"], fields["qp_dst"]
+    unlike = np.flatnonzero((profile[src] != profile[dst]) & (fields["qp_verb"] != VERB_READ))
+    if not len(unlike):
+        return
+    a, b = int(src[unlike[0]]), int(dst[unlike[0]])
+
+    def way(host: int) -> str:
+        window = int(profile[host])
+        return (
+            f"{host_names[host]} repeats selectively within {window} packets"
+            if window
+            else (f"{host_names[host]} goes back N")
+        )
+
+    message = f"both ends of a QP must repeat lost packets alike, but {way(a)} and {way(b)}"
+    raise ScenarioError(Problem("", "nic.override", message))
+
+
 def _profile(nic: Nic, mtu_bytes: int, *, notified: bool) -> dict[str, Any]:
     """Values of one profile under the names of `Plan`."""
     cc = nic.cc
@@ -50,6 +76,8 @@ def _profile(nic: Nic, mtu_bytes: int, *, notified: bool) -> dict[str, Any]:
         "nic_window_packets": 0 if nic.window == "none" else max(1, nic.window // mtu_bytes),
         "nic_rto_ps": RTO_UNIT_PS << nic.timeout,
         "nic_retry_count": nic.retry_count,
+        "nic_selective": int(nic.retransmission == "selective"),
+        "nic_selective_window": nic.selective_window,
         "nic_cnp_interval_ps": cc.cnp_interval,
         "nic_g": cc.g,
         "nic_alpha_init": cc.alpha_init,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.compile.adapters import compile_adapters
+from fabemu.compile.adapters import compile_adapters, refuse_unlike_ends
 from fabemu.compile.buffers import FrameLimits, compile_buffers
 from fabemu.compile.incidents import compile_incidents
 from fabemu.compile.traffic import compile_traffic
@@ -17,13 +17,16 @@ from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
 from fabemu.hashing import STREAM_ECMP, hash64, low32
 from fabemu.ideal import ideal_completion_ps
-from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, Plan
+from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, VERB_READ, Plan
 from fabemu.routing import Routes, reachable, shortest_paths
 from fabemu.scenario.device import Switch
 from fabemu.scenario.model import Scenario
 from fabemu.topology.fabric import Fabric, build_fabric
 from fabemu.workload import compile_workload
 from fabemu.workload.flow import FlowTable
+
+READ_PACKETS_MAX = 2**23
+"""Packets of one READ: what packet numbers of 24 bits can tell apart."""
 
 _SHOWN_MAX = 20
 """Pairs of hosts that one message lists."""
@@ -93,21 +96,24 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         flows = compile_workload(scenario, fabric, base_dir, host_rate_bps)
     routes = shortest_paths(wiring.ports)
     _check_flows(flows, fabric, wiring, routes, len(scenario.classes))
+    _check_reads(flows, scenario.nic.mtu)
 
     ns3 = scenario.compat == "ns3"
     switches = [
         scenario.switch_for(tier, name) for tier, name in zip(fabric.switch_tiers, fabric.switch_names, strict=True)
     ]
-    buffers = compile_buffers(scenario, fabric, wiring, switches, _frame_limits(scenario))
+    frame_limits = _frame_limits(scenario, reads=bool((flows.verb == VERB_READ).any()))
+    buffers = compile_buffers(scenario, fabric, wiring, switches, frame_limits)
     frames, ports = scenario.frames, wiring.ports
     sampled = scenario.trace.interval != "off" and "ports" in scenario.trace.tables
     classes = scenario.classes_by_priority
     parts: dict[str, Any] = {
         **buffers.fields,
         **compile_adapters(scenario, fabric),
-        **compile_incidents(scenario, fabric, wiring, switches, _frame_limits(scenario)),
+        **compile_incidents(scenario, fabric, wiring, switches, frame_limits),
         **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
     }
+    refuse_unlike_ends(parts, fabric.host_names)
     plan = Plan(
         seed=scenario.seed,
         until_ps=FOREVER_PS if scenario.until is None else scenario.until,
@@ -124,6 +130,9 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         ack_bytes=frames.ack_bytes,
         cnp_bytes=frames.cnp_bytes,
         pfc_bytes=frames.pfc,
+        read_request_bytes=frames.read_bytes,
+        aeth_bytes=frames.aeth,
+        psn_start=scenario.nic.first_psn,
         wire_overhead_bytes=frames.wire_overhead,
         frame_min_bytes=frames.minimum,
         pad_bytes=frames.pad,
@@ -162,12 +171,16 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     )
 
 
-def _frame_limits(scenario: Scenario) -> FrameLimits:
+def _frame_limits(scenario: Scenario, *, reads: bool) -> FrameLimits:
     """The largest frame of any kind, with the sizes of MODEL 3."""
     frames = scenario.frames
     data = -(-scenario.nic.mtu // frames.pad) * frames.pad + frames.header_bytes + frames.reth
+    read = 0
+    if reads:
+        data += max(0, frames.aeth - frames.reth)
+        read = frames.read_bytes
     return FrameLimits(
-        largest_bytes=max(data, frames.ack_bytes, frames.cnp_bytes, frames.minimum),
+        largest_bytes=max(data, read, frames.ack_bytes, frames.cnp_bytes, frames.minimum),
         pfc_bytes=max(frames.pfc, frames.minimum),
         wire_overhead_bytes=frames.wire_overhead,
         smallest_bytes=frames.minimum,
@@ -181,6 +194,14 @@ def _ecmp_seeds(seed: int, fabric: Fabric, switches: list[Switch]) -> NDArray[np
         if switch.ecmp_seed != "per-switch":
             seeds[node] = switch.ecmp_seed
     return seeds
+
+
+def _check_reads(flows: FlowTable, mtu_bytes: int) -> None:
+    """Raise ScenarioError for READs whose packets one request cannot name."""
+    largest = READ_PACKETS_MAX * mtu_bytes
+    for flow in np.flatnonzero((flows.verb == VERB_READ) & (flows.bytes > largest))[:1].tolist():
+        message = f"flow {flow}: a READ of {flows.bytes[flow]:,} B has more than 2^23 packets of {mtu_bytes:,} B"
+        raise ScenarioError(Problem("", "", message))
 
 
 def _check_flows(flows: FlowTable, fabric: Fabric, wiring: Wiring, routes: Routes, class_count: int) -> None:

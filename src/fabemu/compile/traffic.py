@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fabemu.errors import ScenarioError
 from fabemu.hashing import STREAM_QP, hash64, low32
-from fabemu.plan import NONE, OP_SEND
+from fabemu.plan import NONE, OP_SEND, VERB_READ
 from fabemu.workload.flow import FlowTable
 
 UDP = 17
@@ -23,15 +23,17 @@ def compile_traffic(flows: FlowTable, seed: int, host_count: int, *, truncate_ns
 
     QPs are numbered by their first flow. `truncate_ns` cuts start times to whole nanoseconds.
 
-    Raises ScenarioError if flows of one QP differ in source, destination or class, or a flow waits for one of another
-    host.
+    Raises ScenarioError if flows of one QP differ in source, destination, class or verb, or a flow waits for one of
+    another host.
     """
     count = len(flows)
     qp_of_flow, first_flow = _queue_pairs(flows)
     qp_count = len(first_flow)
     src, dst = flows.src[first_flow], flows.dst[first_flow]
-    fields = _hashes(seed, src, dst, flows.sport[first_flow])
-    fields |= {"qp_src": src, "qp_dst": dst, "qp_class": flows.class_id[first_flow]}
+    verb = flows.verb[first_flow]
+    reads = verb == VERB_READ
+    fields = _hashes(seed, np.where(reads, dst, src), np.where(reads, src, dst), flows.sport[first_flow])
+    fields |= {"qp_src": src, "qp_dst": dst, "qp_class": flows.class_id[first_flow], "qp_verb": verb}
     fields["qp_op"] = np.argsort(qp_of_flow, kind="stable")
     fields["qp_op_start"] = _offsets(np.bincount(qp_of_flow, minlength=qp_count))
 
@@ -69,7 +71,7 @@ def _queue_pairs(flows: FlowTable) -> tuple[NDArray[np.int64], NDArray[np.int64]
     if len(shared):
         _, first, inverse = np.unique(flows.qp[shared], return_index=True, return_inverse=True)
         leader[shared] = shared[first][inverse]
-        for name in ("src", "dst", "class_id"):
+        for name in ("src", "dst", "class_id", "verb"):
             column = getattr(flows, name)
             wrong = shared[column[shared] != column[leader[shared]]]
             if len(wrong):
@@ -84,7 +86,7 @@ def _queue_pairs(flows: FlowTable) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _hashes(seed: int, src: NDArray[Any], dst: NDArray[Any], sport: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Flow hashes of the data and of the ACK direction of every QP."""
+    """Flow hashes of every QP: of its data, which flow from `src` to `dst`, and of what comes back."""
     qps = np.arange(len(src))
 
     def drawn(direction: int) -> NDArray[np.int64]:

@@ -61,18 +61,20 @@ class Frames(Table):
         description="all of a data frame but payload and RETH: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4",
     )
     reth: Size = optional("16B", description="more in the first packet of a WRITE: the RETH")
+    aeth: Size = optional("4B", description="more in the first and the last packet of a READ's answer: the AETH")
     ack: Size = optional("66B", description="ACK or NAK frame")
     cnp: Size = optional("78B", description="congestion notification packet")
+    read: Size = optional("78B", description="READ request: all of a data frame but payload, with a RETH")
     pfc: PositiveSize = optional("64B", description="PFC frame")
     wire_overhead: Size = optional("20B", description="preamble, SFD and inter-frame gap of every frame on the wire")
     minimum: Size = optional("64B", description="no frame is shorter")
     pad: PositiveSize = optional("4B", description="payloads are padded to a multiple of this")
-    vlan: Flag = optional(False, description="data, ACK and CNP frames carry a VLAN tag: 4 B more")
-    vxlan: Flag = optional(False, description="data, ACK and CNP frames are carried in VXLAN: 50 B more")
+    vlan: Flag = optional(False, description="all frames but those of the link itself carry a VLAN tag: 4 B more")
+    vxlan: Flag = optional(False, description="all frames but those of the link itself are carried in VXLAN: 50 B more")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
-        for key in ("header", "reth", "ack", "cnp", "pfc", "wire_overhead", "minimum", "pad"):
+        for key in ("header", "reth", "aeth", "ack", "cnp", "read", "pfc", "wire_overhead", "minimum", "pad"):
             if getattr(self, key) > 65_536:
                 yield (key,), "must be at most 64KiB"
         if self.minimum == FRAME_MAX_BYTES + 1:
@@ -83,26 +85,30 @@ class Frames(Table):
         encapsulation = [("frames.vlan", VLAN_BYTES * self.vlan), ("frames.vxlan", VXLAN_BYTES * self.vxlan)]
         padded = -(-mtu_bytes // self.pad) * self.pad
         first = [("frames.header", self.header), ("frames.reth", self.reth), *encapsulation]
+        largest = first
+        if self.aeth > self.reth:
+            largest = [("frames.header", self.header), ("frames.aeth", self.aeth), *encapsulation]
         payload = "nic.mtu" if padded == mtu_bytes else f"nic.mtu {mtu_bytes:,} padded to"
         empty_and_largest = (
-            ("data", ("frames", "header"), first, [(payload, padded), *first]),
+            ("data", ("frames", "header"), first, [(payload, padded), *largest]),
             *(
                 (kind.upper(), ("frames", kind), terms, terms)
                 for kind, terms in (
                     ("ack", [("frames.ack", self.ack), *encapsulation]),
                     ("cnp", [("frames.cnp", self.cnp), *encapsulation]),
+                    ("read", [("frames.read", self.read), *encapsulation]),
                     ("pfc", [("frames.pfc", self.pfc)]),
                 )
             ),
         )
-        for kind, path, empty, largest in empty_and_largest:
+        for kind, path, empty, full in empty_and_largest:
             if max(self.minimum, _sum(empty)) + self.wire_overhead < 1:
                 terms = _terms([*empty, ("frames.minimum", 0), ("frames.wire_overhead", 0)], zeros=True)
                 yield path, f"the smallest {kind} frame is 0 B on the wire ({terms}); it must be at least 1 B"
-            if _sum(largest) > FRAME_MAX_BYTES:
+            if _sum(full) > FRAME_MAX_BYTES:
                 yield (
                     ("nic", "mtu") if kind == "data" else path,
-                    f"the largest {kind} frame is {_sum(largest):,} B ({_terms(largest)}); "
+                    f"the largest {kind} frame is {_sum(full):,} B ({_terms(full)}); "
                     f"it must be at most {FRAME_MAX_BYTES:,} B",
                 )
 
@@ -125,6 +131,11 @@ class Frames(Table):
     def cnp_bytes(self) -> int:
         """CNP frame with its encapsulation, before the minimum."""
         return self.cnp + self.encapsulation_bytes
+
+    @property
+    def read_bytes(self) -> int:
+        """READ request with its encapsulation, before the minimum."""
+        return self.read + self.encapsulation_bytes
 
 
 def _sum(terms: list[tuple[str, int]]) -> int:
@@ -461,6 +472,17 @@ class Nic(Table):
     retry_count: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] = Field(
         7, description="timeouts in a row without progress that a QP survives"
     )
+    retransmission: Literal["go-back-n", "selective"] = optional(
+        "go-back-n",
+        description="what a sender repeats after a loss: everything from it on, or what the receiver lacks; alike at"
+        " both ends of a QP",
+    )
+    selective_window: Annotated[int, Strict(), Field(ge=1, le=4096)] = Field(
+        1024, description="packets that retransmission = selective may have outstanding, and a receiver can keep"
+    )
+    first_psn: Annotated[int, Strict(), Field(ge=0, le=2**24 - 1)] = Field(
+        0, description="number on the wire of every QP's first packet; numbers wrap at 2^24"
+    )
     receiver: Receiver = optional(
         default_factory=Receiver, description="receive buffer of a host that does not keep up with its link"
     )
@@ -487,7 +509,7 @@ else:
             yield from length_rules(self)
 
     SwitchPartial = partial(Switch, "SwitchPartial")
-    NicPartial = partial(Nic, "NicPartial", without=("mtu", "any_mtu"))
+    NicPartial = partial(Nic, "NicPartial", without=("mtu", "any_mtu", "first_psn"))
 
 
 class LinkOverride(LinkPartial):

@@ -173,6 +173,9 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
     yield from _switch_class_rules(parts)
     if parts.get("compat") == "ns3":
         yield from _compatibility_rules(parts)
+        for index, item in workloads.items():
+            if item.verb != "write":
+                yield ("workload", index, "verb"), 'compat = "ns3" knows WRITE only'
 
 
 def workload_class_rules(classes: Iterable[TrafficClass], named_classes: Mapping[int, str]) -> Iterator[Broken]:
@@ -205,7 +208,14 @@ def _ns3_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
     """Refuse what the other simulators do not have."""
     if parts.get("compat") != "ns3":
         return
-    switch, deadlock = parts.get("switch"), parts.get("deadlock")
+    switch, deadlock, nic = parts.get("switch"), parts.get("deadlock"), parts.get("nic")
+    if nic is not None:
+        if nic.first_psn != 0:
+            yield ("nic", "first_psn"), 'packet numbers of compat = "ns3" begin with 0'
+        tables = [(("nic",), nic), *((("nic", "override", index), over) for index, over in enumerate(nic.override))]
+        for at, item in tables:
+            if item.retransmission == "selective":
+                yield (*at, "retransmission"), 'compat = "ns3" knows go-back-n only'
     if deadlock is not None and deadlock.interval != "off":
         yield ("deadlock", "interval"), 'compat = "ns3" has no checks for deadlocks'
     if switch is not None:

@@ -96,6 +96,7 @@ NS3_DEFAULTS: dict[str, Any] = {
     "frames": {
         "header": "48B",
         "reth": "0B",
+        "aeth": "0B",
         "ack": "60B",
         "cnp": "60B",
         "pfc": "43B",

@@ -23,6 +23,9 @@ class _Workload(Table):
         alias="class",
         description="traffic class; default: the lossless class of highest priority that does not carry CNPs",
     )
+    verb: Literal["write", "send", "read"] = optional(
+        "write", description="RDMA WRITE or SEND: src sends to dst; READ: src reads from dst"
+    )
     start: Time = optional("0us", description="the workload begins")
     stop: Time | None = optional(None, description="no flow starts at this time or later")
 
@@ -69,7 +72,7 @@ class Flows(_Workload):
 class FlowFile(_Workload):
     """Flows from a CSV or Arrow file.
 
-    Columns: src, dst, bytes, and start_ps, start (with unit) or start_s; optional sport, qp and class.
+    Columns: src, dst, bytes, and start_ps, start (with unit) or start_s; optional sport, qp, class and verb.
     """
 
     kind: Literal["flow-file"] = "flow-file"

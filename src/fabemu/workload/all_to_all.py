@@ -40,5 +40,6 @@ def all_to_all_flows(table: AllToAll, context: WorkloadContext) -> FlowTable:
         table.start,
         class_id=context.class_id,
         after=after,
+        verb=context.verb,
         label=context.label,
     )

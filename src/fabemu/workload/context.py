@@ -16,6 +16,9 @@ from fabemu.workload.hosts import HostNames, SelectorError
 if TYPE_CHECKING:
     from fabemu.scenario.model import Scenario
 
+VERBS = ("write", "send", "read")
+"""Names of the verbs, by VERB_* of `fabemu.plan`."""
+
 
 @dataclass(frozen=True, eq=False)
 class WorkloadContext:
@@ -56,6 +59,11 @@ class WorkloadContext:
         """Class of the workload's flows, in served order."""
         name = self.scenario.workload[self.index].class_name
         return self.scenario.class_id(self.scenario.default_class.name if name is None else name)
+
+    @property
+    def verb(self) -> int:
+        """VERB_* of the workload's flows."""
+        return VERBS.index(self.scenario.workload[self.index].verb)
 
     def draw(self, purpose: str) -> Draw:
         """Stream of random draws of this workload."""

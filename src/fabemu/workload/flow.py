@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from fabemu.plan import VERB_WRITE
+
 NONE = -1
 
 
@@ -34,6 +36,8 @@ class FlowTable:
     after
         (n,) int32, index of the flow of the same source that must be done at its sender first, or -1. It is below the
         flow's own index or starts no later.
+    verb
+        (n,) uint8, VERB_* of `fabemu.plan`; WRITE if left out. A READ moves its bytes from dst to src.
     labels
         Labels of the workloads.
     warnings
@@ -49,6 +53,7 @@ class FlowTable:
     sport: np.ndarray = field(metadata={"dtype": "i4"})
     qp: np.ndarray = field(metadata={"dtype": "i4"})
     after: np.ndarray = field(metadata={"dtype": "i4"})
+    verb: np.ndarray = field(default_factory=lambda: np.array(VERB_WRITE), metadata={"dtype": "u1"})
     labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -58,6 +63,8 @@ class FlowTable:
             dtype = item.metadata.get("dtype")
             if dtype is not None:
                 column = np.array(getattr(self, item.name), dtype=dtype, order="C")
+                if item.name == "verb" and column.ndim == 0:
+                    column = np.full(len(self.src), column)
                 column.flags.writeable = False
                 object.__setattr__(self, item.name, column)
 
@@ -97,6 +104,7 @@ def flow_table(
     sport: np.ndarray | int = NONE,
     qp: np.ndarray | int = NONE,
     after: np.ndarray | int = NONE,
+    verb: np.ndarray | int = VERB_WRITE,
     label: str = "",
     warnings: Sequence[str] = (),
 ) -> FlowTable:
@@ -119,6 +127,7 @@ def flow_table(
         sport=column(sport),
         qp=column(qp),
         after=column(after),
+        verb=column(verb),
         labels=(label,),
         warnings=tuple(warnings),
     )

@@ -17,13 +17,13 @@ from fabemu.scenario.fabric import close_to
 from fabemu.scenario.quantity import named
 from fabemu.scenario.workload import FlowFile
 from fabemu.units import LIMIT, UnitError, parse_time_ps
-from fabemu.workload.context import WorkloadContext
+from fabemu.workload.context import VERBS, WorkloadContext
 from fabemu.workload.flow import NONE, FlowTable, flow_table
 from fabemu.workload.hosts import SelectorError
 
 REQUIRED = ("src", "dst", "bytes")
 STARTS = ("start_ps", "start", "start_s")
-OPTIONAL = ("sport", "qp", "class")
+OPTIONAL = ("sport", "qp", "class", "verb")
 
 _ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
 
@@ -53,8 +53,8 @@ def file_flows(table: FlowFile, context: WorkloadContext) -> FlowTable:
 
     Columns are found by name: `src` and `dst` (host names; in an Arrow file also integers, the hosts' positions),
     `bytes`, one of `start_ps`, `start` (with unit) and `start_s` (rounded to whole ps), and if wanted `sport`, `qp`
-    (flows with the same value, ends and class share a QP, in order) and `class`. An empty value in one of the last
-    three means the default. Times count from the workload's `start`.
+    (flows with the same value, ends, class and verb share a QP, in order), `class` and `verb`. An empty value in one of
+    the last four means the default. Times count from the workload's `start`.
 
     Raises
     ------
@@ -75,6 +75,7 @@ def file_flows(table: FlowFile, context: WorkloadContext) -> FlowTable:
     if len(late):
         raise rows.error(int(late[0]), "the start time is too large")
     class_id = _classes(rows, context)
+    verb = _verbs(rows, context)
     return flow_table(
         src,
         dst,
@@ -82,7 +83,8 @@ def file_flows(table: FlowFile, context: WorkloadContext) -> FlowTable:
         table.start + start_ps,
         class_id=class_id,
         sport=_integers(rows, "sport", 0, 65535) if "sport" in rows.table.column_names else NONE,
-        qp=_queue_pairs(rows, src, dst, class_id),
+        qp=_queue_pairs(rows, src, dst, class_id, verb),
+        verb=verb,
         label=context.label,
     )
 
@@ -301,7 +303,21 @@ def _classes(rows: _Rows, context: WorkloadContext) -> np.ndarray | int:
     return ids[code]
 
 
-def _queue_pairs(rows: _Rows, src: np.ndarray, dst: np.ndarray, class_id: np.ndarray | int) -> np.ndarray | int:
+def _verbs(rows: _Rows, context: WorkloadContext) -> np.ndarray | int:
+    """Verbs by number; an empty value means the workload's verb."""
+    if "verb" not in rows.table.column_names:
+        return context.verb
+    code, texts = _encoded(rows, "verb")
+    for index, text in enumerate(texts):
+        if text and text not in VERBS:
+            hint = close_to(text, VERBS) or f" (verbs: {', '.join(VERBS)})"
+            raise rows.error(int(np.flatnonzero(code == index)[0]), f'there is no verb "{text}"{hint}')
+    return np.array([VERBS.index(text) if text else context.verb for text in texts], dtype=np.int64)[code]
+
+
+def _queue_pairs(
+    rows: _Rows, src: np.ndarray, dst: np.ndarray, class_id: np.ndarray | int, verb: np.ndarray | int
+) -> np.ndarray | int:
     """Numbers of the shared QPs; an empty value is a QP of its own."""
     if "qp" not in rows.table.column_names:
         return NONE
@@ -312,6 +328,7 @@ def _queue_pairs(rows: _Rows, src: np.ndarray, dst: np.ndarray, class_id: np.nda
         # Equal texts after stripping are one name.
         first: dict[str, int] = {}
         canonical = np.array([first.setdefault(text, len(first)) for text in texts], dtype=np.int64)[code]
-        keys = np.stack([canonical, src, dst, np.broadcast_to(class_id, len(code))], axis=1)[named]
+        others = (np.broadcast_to(column, len(code)) for column in (class_id, verb))
+        keys = np.stack([canonical, src, dst, *others], axis=1)[named]
         _, qp[named] = np.unique(keys, axis=0, return_inverse=True)
     return qp

@@ -51,5 +51,6 @@ def explicit_flows(table: Flows, context: WorkloadContext) -> FlowTable:
         class_id=context.class_id,
         sport=np.array([NONE if flow.sport is None else flow.sport for flow in table.flow], dtype=np.int64),
         qp=np.array(qp, dtype=np.int64),
+        verb=context.verb,
         label=context.label,
     )

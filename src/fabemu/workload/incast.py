@@ -53,6 +53,7 @@ def incast_flows(table: Incast, context: WorkloadContext) -> FlowTable:
         table.size,
         (table.start + wave * table.period).ravel(),
         class_id=context.class_id,
+        verb=context.verb,
         label=context.label,
     )
 

@@ -37,6 +37,7 @@ def permutation_flows(table: Permutation, context: WorkloadContext) -> FlowTable
         table.start,
         class_id=context.class_id,
         qp=pair if table.count > 1 else -1,
+        verb=context.verb,
         label=context.label,
     )
 

@@ -82,6 +82,7 @@ def poisson_flows(table: Poisson, context: WorkloadContext) -> FlowTable:
         sizes.sample(context.draw("size").uniform(count)),
         table.start + start_ps,
         class_id=context.class_id,
+        verb=context.verb,
         label=context.label,
     )
 

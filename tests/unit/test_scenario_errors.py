@@ -161,7 +161,7 @@ def extra(text: str) -> str:
         ),
         (
             '[[workload]]\nkind = "flows"\nverb = "READ"\nflow = [{ src = "h0", dst = "h1", size = "1B" }]',
-            's.toml:12: workload.1.verb = "READ": must be "write", "send" or "read" (did you mean "read"?)',
+            's.toml:12: workload.1.verb = "READ": must be "write", "send" or "read"; did you mean "read"?',
         ),
         (
             '[nic.cc]\nkind = "hpcc"',

@@ -15,15 +15,22 @@ from fabemu.plan import (
     ACTION_LOSS,
     ACTION_MAP,
     ACTION_PFC,
+    ACTION_RECEIVER,
     ACTION_ROUTES,
     ACTION_STORM,
+    FOREVER_PS,
+    ROUTE_LOCAL,
+    WATCHDOG_ALERT,
+    WATCHDOG_DROP,
+    WATCHDOG_FORWARD,
+    Plan,
 )
 from tests.oracle.build import Action, Cable, PortBuffer, SwitchSpec, TrafficClass, Wiring
 from tests.oracle.packet import ACK, CNP, CREDIT, DATA, NAK, PFC, READ, ceil_div
 
 OPTIONS = frozenset({"static", "cells", "weights", "pfc-enable", "ecn-enable", "class-map"})
 FAULTS = frozenset({"links", "routes", "loss", "pfc-off", "ecn-off", "map-change", "headroom-change", "storm"})
-FEATURES = OPTIONS | FAULTS | {"credits"}
+FEATURES = OPTIONS | FAULTS | {"credits", "receiver", "watchdog", "deadlock"}
 RARELY = [False, False, True]
 
 
@@ -230,6 +237,88 @@ def add_routes(incidents: Incidents, downs: dict[int, list[tuple[int, int]]], de
             tables.append(dead)
         incidents.actions.append(Action(time + delay, ACTION_ROUTES, value=tables.index(dead)))
     incidents.epochs = tables[1:]
+
+
+def storms_for_ever(actions: Sequence[Action]) -> bool:
+    """Whether a storm may be left without an end: the run would not end either."""
+    last = {
+        (action.target, action.mask): action.value
+        for action in sorted(actions, key=lambda item: item.time_ps)
+        if action.kind == ACTION_STORM
+    }
+    return any(last.values())
+
+
+@st.composite
+def slow_receivers(draw: st.DrawFn, wiring: Wiring, scale: Scale) -> tuple[list[Action], dict[str, list[int]]]:
+    """Up to three host ports that are slow or stop now and then; the actions and the fields of the plan."""
+    actions: list[Action] = []
+    frame, unit = scale.frame_bytes, scale.unit_ps
+    hosts = [port for port, node in enumerate(wiring.port_node) if node < wiring.hosts]
+    fields = {
+        "port_rx_xoff_bytes": [FOREVER_PS] * len(wiring.port_node),
+        "port_rx_xon_bytes": [0] * len(wiring.port_node),
+        "port_rx_buffer_bytes": [FOREVER_PS] * len(wiring.port_node),
+    }
+    for port in draw(st.sets(st.sampled_from(hosts), max_size=3)) if hosts else ():
+        xoff = draw(st.sampled_from([1, frame, 2 * frame + 1, 10 * frame, FOREVER_PS]))
+        fields["port_rx_xoff_bytes"][port] = xoff
+        fields["port_rx_xon_bytes"][port] = draw(
+            st.sampled_from([0, 0, min(xoff - 1, frame), min(xoff // 2, 9 * frame)])
+        )
+        fields["port_rx_buffer_bytes"][port] = draw(
+            st.sampled_from([FOREVER_PS, FOREVER_PS, frame, 3 * frame, 12 * frame])
+        )
+        line = wiring.port_cable[port].rate_bps
+        rates = st.sampled_from([line // 2, line // 10, line // 100 + 1, 2 * line, 0, 0, -1])
+        time = draw(st.sampled_from([0, 0, 1, unit, 10 * unit]))
+        for _ in range(draw(st.sampled_from([1, 1, 2, 3, 6]))):
+            actions.append(Action(time, ACTION_RECEIVER, port, 0, draw(rates)))
+            time += draw(st.one_of(st.sampled_from([0, 1, unit]), st.integers(0, 100 * unit)))
+        if draw(st.sampled_from([True, True, False])):
+            actions.append(Action(time, ACTION_RECEIVER, port, 0, draw(st.sampled_from([-1, -1, line, line // 5]))))
+    return actions, fields
+
+
+@st.composite
+def watchdogs(draw: st.DrawFn, wiring: Wiring, scale: Scale) -> dict[str, list[int]]:
+    """Watchdogs of some switches, with times of some frames so that they have something to do."""
+    fields: dict[str, list[int]] = {f"watchdog_{name}": [] for name in ("poll_ps", "detect_ps", "restore_ps", "action")}
+    times = st.sampled_from([1, scale.unit_ps // 3 + 1, scale.unit_ps, 4 * scale.unit_ps, 30 * scale.unit_ps])
+    for _ in range(wiring.nodes - wiring.hosts):
+        fields["watchdog_poll_ps"].append(draw(st.sampled_from([0, 1, 1, 1])) and max(100, draw(times)))
+        fields["watchdog_detect_ps"].append(draw(times))
+        fields["watchdog_restore_ps"].append(draw(times))
+        fields["watchdog_action"].append(
+            draw(st.sampled_from([WATCHDOG_DROP, WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT]))
+        )
+    fields["port_watchdog"] = [int(node >= wiring.hosts and draw(st.integers(0, 3)) > 0) for node in wiring.port_node]
+    return fields
+
+
+@st.composite
+def rings(draw: st.DrawFn) -> tuple[str, int, int, list[tuple[int, int]]]:
+    """A ring of switches as strategies.fabrics draws others; :func:`clockwise` makes its routes circular."""
+    switches, each = draw(st.integers(3, 4)), draw(st.integers(1, 2))
+    hosts = switches * each
+    pairs = [(host, hosts + host // each) for host in range(hosts)]
+    pairs += [(hosts + index, hosts + (index + 1) % switches) for index in range(switches)]
+    return "ring", hosts, switches, draw(st.permutations(pairs))
+
+
+def clockwise(plan: Plan, wiring: Wiring) -> Plan:
+    """All traffic of a ring goes round in one direction."""
+    count = wiring.nodes - wiring.hosts
+    route = plan.route.tolist()
+    for index in range(count):
+        node = wiring.hosts + index
+        onward = wiring.hosts + (index + 1) % count
+        port = next(port for port in wiring.ports(node) if wiring.neighbour(port) == onward)
+        start = wiring.row[node] * len(wiring.members)
+        for entry in range(start, start + len(wiring.members)):
+            if route[entry] != ROUTE_LOCAL:
+                route[entry] = port
+    return replace(plan, route=route)
 
 
 def storm_pause(unit_ps: int) -> st.SearchStrategy[int]:

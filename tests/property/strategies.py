@@ -249,7 +249,8 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
     some = draw(st.sampled_from([0, 0, 1, 1, 2])) if features else 0
     if some < 2:
         features = frozenset(name for name in sorted(features) if some and draw(st.sampled_from([False, False, True])))
-    kind, hosts, switch_count, node_pairs = draw(fabrics())
+    is_ring = "deadlock" in features and draw(st.sampled_from([False, False, True]))
+    kind, hosts, switch_count, node_pairs = draw(incidents.rings() if is_ring else fabrics())
     wires = draw(cables(node_pairs))
     wiring = Wiring(hosts, switch_count, wires)
     reach = [wiring.distances(host) for host in range(hosts)]
@@ -293,6 +294,18 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
     if features & incidents.FAULTS:
         happening = draw(incidents.faults(wiring, wires, specs, classes, features, scale))
         extra.update(happening.plan_fields())
+    if "receiver" in features and draw(st.booleans()):
+        actions, fields = draw(incidents.slow_receivers(wiring, scale))
+        happening.actions += actions
+        extra |= fields
+    if "watchdog" in features and draw(st.booleans()):
+        extra |= draw(incidents.watchdogs(wiring, scale))
+    if "deadlock" in features:
+        extra["deadlock_interval_ps"] = draw(st.sampled_from([0, unit // 2 + 1, 3 * unit, 40 * unit]))
+        extra["deadlock_stop"] = draw(st.sampled_from([False, False, True]))
+    until = draw(st.sampled_from([FOREVER_PS, FOREVER_PS, 10**12, 300 * unit, 30 * unit + 1]))
+    if incidents.storms_for_ever(happening.actions):
+        until = min(until, 10**10)
     unrouted = []
     if switch_count and draw(st.sampled_from([False] * 15 + [True])):
         groups = st.integers(0, len(wiring.members) - 1)
@@ -306,7 +319,7 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
         extra["psn_start"] = draw(st.sampled_from([0, 12_345, 2**24 - 1, 2**24 - 20]))
     work = draw(workloads(pairs, class_count, mtu, unit, features)) if pairs else Work()
     event("fabric " + kind)
-    return build_plan(
+    plan = build_plan(
         hosts,
         switch_count,
         wires,
@@ -323,9 +336,10 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
         same_seed=draw(st.booleans()),
         seed=draw(st.sampled_from([0, 1, 2**64 - 1])),
         mtu_bytes=mtu,
-        until_ps=draw(st.sampled_from([FOREVER_PS, FOREVER_PS, 10**12, 300 * unit, 30 * unit + 1])),
+        until_ps=until,
         **extra,
     )
+    return incidents.clockwise(plan, wiring) if is_ring and not happening.epochs else plan
 
 
 def tag(result: OracleResult) -> None:
@@ -367,6 +381,11 @@ def tag(result: OracleResult) -> None:
         "credit refresh": counts["credit_refreshes"] > 0,
         "wait for credits": counts["credit_waits"] > 0,
         "weighted turns": counts["weighted_turns"] > 0,
+        "held by a receiver": counts["held_by_receiver"] > 0,
+        "XOFF of a receiver": any(row[12] == 4 for row in result.pauses),
+        "drop watchdog": 4 in causes,
+        "drop receiver_full": 7 in causes,
+        "ended by a deadlock": result.deadlocked,
         "read request": any(row[2] == READ for row in result.packets),
         "read request again": any(row[2] == READ and row[3] for row in result.packets),
         "reads held back": counts["reads_held_back"] > 0,

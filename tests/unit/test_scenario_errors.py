@@ -186,7 +186,7 @@ def extra(text: str) -> str:
         ("[trace]\ntables = 3", "s.toml:11: trace.tables = 3: must be a list, found a whole number"),
         (
             '[trace]\ntables = ["flow"]',
-            's.toml:11: trace.tables.0 = "flow": must be "flows", "ports", "pauses", "drops" or "packets";'
+            's.toml:11: trace.tables.0 = "flow": must be "flows", "ports", "pauses", "drops", "events" or "packets";'
             ' did you mean "flows"?',
         ),
         # Ranges

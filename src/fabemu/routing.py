@@ -100,8 +100,15 @@ def cable_ports(ends_a: NDArray[np.int32], ends_b: NDArray[np.int32]) -> NDArray
     return port_of_end.reshape(-1, 2)
 
 
-def shortest_paths(ports: Ports) -> Routes:
+def shortest_paths(ports: Ports, down: NDArray[np.bool_] | None = None) -> Routes:
     """Equal-cost next hops of every switch, and of every host with several cables, towards every group.
+
+    Parameters
+    ----------
+    ports
+        The fabric.
+    down
+        (P,) ports whose cable is dead, both its ends; no path uses them. The groups are those of the whole fabric.
 
     Raises ScenarioError when the fabric has more groups, or the table more entries, than the engine addresses.
     """
@@ -124,7 +131,8 @@ def shortest_paths(ports: Ports) -> Routes:
     node_route_row = np.full(ports.node_count, NONE, dtype=np.int32)
     node_route_row[row_nodes] = np.arange(len(row_nodes), dtype=np.int32)
 
-    switch_distance = _switch_distances(ports, group_root, group_count)
+    up = np.ones(len(ports.port_node), dtype=np.bool_) if down is None else ~down
+    switch_distance = _switch_distances(ports, group_root, group_count, up)
     route = np.full((len(row_nodes), group_count), ROUTE_NONE, dtype=np.int32)
     # A group's root that is a host is at distance 0 of itself; no other host leads anywhere.
     root_group = np.full(ports.node_count, NONE, dtype=np.int32)
@@ -135,7 +143,7 @@ def shortest_paths(ports: Ports) -> Routes:
         first, last = int(ports.node_port_start[node]), int(ports.node_port_start[node + 1])
         peers = peer_node[first:last]
         # Ports to single-homed hosts are never next hops: their switch reaches them by ROUTE_LOCAL.
-        useful = np.flatnonzero((peers >= ports.host_count) | (root_group[peers] >= 0))
+        useful = np.flatnonzero(((peers >= ports.host_count) | (root_group[peers] >= 0)) & up[first:last])
         peers = peers[useful]
         peer_distance = np.full((len(useful), group_count), UNREACHED, dtype=np.int32)
         is_switch = peers >= ports.host_count
@@ -193,14 +201,16 @@ def _groups(ports: Ports) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray
     return rank[inverse.reshape(-1)].astype(np.int32), roots[order].astype(np.int32), access_port
 
 
-def _switch_distances(ports: Ports, group_root: NDArray[np.int32], group_count: int) -> NDArray[np.int32]:
+def _switch_distances(
+    ports: Ports, group_root: NDArray[np.int32], group_count: int, up: NDArray[np.bool_]
+) -> NDArray[np.int32]:
     """(switches, G) links from every switch to the root of every group, UNREACHED where there is no path."""
     host_count = ports.host_count
     switch_count = ports.node_count - host_count
     distance = np.full((switch_count, group_count), UNREACHED, dtype=np.int32)
     peer_node = ports.peer_node
     # Distinct pairs of neighbouring switches, by the first of the pair: parallel cables count once here.
-    between = (ports.port_node >= host_count) & (peer_node >= host_count)
+    between = (ports.port_node >= host_count) & (peer_node >= host_count) & up
     pairs = np.unique(
         (ports.port_node[between].astype(np.int64) - host_count) * max(1, switch_count)
         + (peer_node[between] - host_count)
@@ -220,7 +230,8 @@ def _switch_distances(ports: Ports, group_root: NDArray[np.int32], group_count: 
     beside_host = np.zeros_like(seen)
     for group in np.flatnonzero((group_root >= 0) & ~is_switch).tolist():
         root = int(group_root[group])
-        peers = peer_node[ports.node_port_start[root] : ports.node_port_start[root + 1]]
+        own = slice(ports.node_port_start[root], ports.node_port_start[root + 1])
+        peers = peer_node[own][up[own]]
         beside_host[peers[peers >= host_count] - host_count, group // 64] |= bit[group]
 
     level = 0

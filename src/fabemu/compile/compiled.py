@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from fabemu.compile.adapters import compile_adapters, refuse_unlike_ends
 from fabemu.compile.buffers import FrameLimits, compile_buffers
+from fabemu.compile.faults import compile_faults
 from fabemu.compile.incidents import compile_incidents
+from fabemu.compile.routes import compile_detours
 from fabemu.compile.traffic import compile_traffic
 from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
@@ -104,12 +106,17 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     ]
     frame_limits = _frame_limits(scenario, reads=bool((flows.verb == VERB_READ).any()))
     buffers = compile_buffers(scenario, fabric, wiring, switches, frame_limits)
+    faults = compile_faults(
+        scenario, fabric, wiring, buffers.fields, frame_limits, compile_detours(scenario, fabric, wiring)
+    )
+    routes = faults.tables.routes
     frames, ports = scenario.frames, wiring.ports
     sampled = scenario.trace.interval != "off" and "ports" in scenario.trace.tables
     classes = scenario.classes_by_priority
     parts: dict[str, Any] = {
         **buffers.fields,
         **compile_adapters(scenario, fabric),
+        **faults.fields,
         **compile_incidents(scenario, fabric, wiring, switches, frame_limits),
         **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
     }
@@ -151,12 +158,12 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         port_delay_ps=wiring.delay_ps,
         host_group=routes.host_group,
         host_access_port=routes.host_access_port,
-        route=routes.route.ravel(),
+        route=faults.tables.route.ravel(),
         group_count=routes.group_count,
-        nexthop_start=routes.nexthop_start,
-        nexthop_port=routes.nexthop_port,
+        nexthop_start=faults.tables.nexthop_start,
+        nexthop_port=faults.tables.nexthop_port,
         **parts,
-        lossless_guaranteed=buffers.lossless_guaranteed,
+        lossless_guaranteed=buffers.lossless_guaranteed and not faults.may_lose,
     )
     return Compiled(
         plan=plan,

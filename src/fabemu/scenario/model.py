@@ -27,6 +27,7 @@ from fabemu.scenario.device import (
     SwitchTable,
 )
 from fabemu.scenario.fabric import AnyFabric, close_to
+from fabemu.scenario.fault import AnyFault, Routing, fault_rules
 from fabemu.scenario.incident import Deadlock
 from fabemu.scenario.presets import NS3_DEFAULTS
 from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, Flag, IntervalOrOff, Text, Time, is_printable, named
@@ -170,6 +171,7 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
     yield from _tier_rules(parts)
     yield from _overlay_rules(parts)
     yield from _ns3_rules(parts)
+    yield from fault_rules(parts)
     yield from _switch_class_rules(parts)
     if parts.get("compat") == "ns3":
         yield from _compatibility_rules(parts)
@@ -336,6 +338,8 @@ class Scenario(Table):
         description="traffic, one or more", json_schema_extra={"minItems": 1}
     )
     deadlock: Deadlock = optional(default_factory=Deadlock, description="checks for deadlocks")
+    routing: Routing = optional(default_factory=Routing, description="how routing reacts to links that go down or up")
+    fault: tuple[AnyFault, ...] = optional((), description="what goes wrong")
     trace: Trace = optional(default_factory=Trace, description="what is recorded")
 
     @model_validator(mode="before")

@@ -22,7 +22,7 @@ from fabemu.scenario.model import (
 from fabemu.scenario.positions import Path
 from fabemu.scenario.quantity import named, shown
 from fabemu.scenario.shape import inner_tables, is_mapping, key_tables, select_table, table_keys, table_kind
-from fabemu.scenario.unsupported import unsupported_key, unsupported_value
+from fabemu.scenario.unsupported import fault_of_key, unsupported_key, unsupported_value
 
 
 class Place(NamedTuple):
@@ -142,6 +142,9 @@ def _unknown_key(table: type[BaseModel], key: str, path: Path) -> str:
     refused = unsupported_key(_table_name(path), key)
     if refused is not None:
         return f'"{key}" is not supported yet: {refused}'
+    kind = fault_of_key(key)
+    if kind is not None and names[:1] != ["fault"]:
+        return f'unknown key; this is a fault: write [[fault]] with kind = "{kind}"'
     allowed = list(table_keys(table))
     near = difflib.get_close_matches(key.lower(), allowed, 1, 0.8)
     home = _homes().get(key)
@@ -194,7 +197,7 @@ def _from_validation(error: ValidationError, data: Any, only: str | None = None)
         kind = item["type"]
         if kind == "broken_rules":
             for inner, message in context["broken"]:
-                yield Found((*path, *_file_keys(inner)), message)
+                yield Found(_file_keys((*path, *inner)), message)
         elif kind == "missing" and isinstance(path[-1], int):
             yield Found(path[:-1], "must have two elements")
         elif kind == "missing":
@@ -220,8 +223,13 @@ def _file_path(location: tuple[int | str, ...], data: Any) -> Path:
     return tuple(path)
 
 
+_KEYS: dict[str | int, str] = {"class_name": "class"}
+"""Keys whose attributes have other names."""
+
+
 def _file_keys(path: Path) -> Path:
-    return tuple("class" if part in ("classes", "class_name") else part for part in path)
+    renamed = "class" if path and path[0] == "classes" else None
+    return tuple(renamed or part if index == 0 else _KEYS.get(part, part) for index, part in enumerate(path))
 
 
 def _table_at(path: Path, data: Any) -> type[BaseModel] | None:

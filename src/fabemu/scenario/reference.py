@@ -155,7 +155,7 @@ def _table(
             place = f"{path}.{name}"
             if is_mapping(info.annotation):
                 yield _section(f"[{place}.NAME]", f"Any key of [{path}], for the {path} tier NAME.", {}, 3)
-            elif name == "override":
+            elif name == "override" and path != "routing":
                 own = {key: item for key, item in table_keys(inner).items() if key in inner.__annotations__}
                 allowed = "any key of [nic] but mtu and any_mtu" if path == "nic" else f"any key of [{path}]"
                 yield _section(f"[[{place}]]", f"{_sentence(inner.__doc__)} Besides these, {allowed}.", own, 3)

@@ -18,21 +18,9 @@ UNSUPPORTED_KEYS: dict[str, str] = {
     "mark_at": "ECN marking on enqueue (packets are marked when they leave the queue)",
     "marking": "ECN marking on enqueue (packets are marked when they leave the queue)",
     "mark_on_enqueue": "ECN marking on enqueue (packets are marked when they leave the queue)",
-    "loss": "frame loss on links",
-    "loss_rate": "frame loss on links",
-    "frame_loss": "frame loss on links",
-    "error_rate": "frame loss on links",
-    "bit_error_rate": "frame loss on links",
-    "ber": "frame loss on links",
-    "down": "links that are down or fail",
-    "down_at": "links that are down or fail",
-    "fault": "faults",
-    "faults": "faults",
-    "failures": "faults",
     "load_balancing": "load balancing other than ECMP by flow hash",
     "load_balance": "load balancing other than ECMP by flow hash",
     "lb": "load balancing other than ECMP by flow hash",
-    "routing": "load balancing other than ECMP by flow hash",
     "flowlet": "flowlet switching (paths are chosen by flow hash)",
     "flowlet_gap": "flowlet switching (paths are chosen by flow hash)",
     "spray": "packet spraying (paths are chosen by flow hash)",
@@ -40,9 +28,6 @@ UNSUPPORTED_KEYS: dict[str, str] = {
     "ecmp_weights": "weighted ECMP (paths are chosen by flow hash)",
     "op": "operations in a scenario (messages have a verb)",
     "immediate": "WRITE with immediate",
-    "slow_receiver": "slow receivers",
-    "receive_rate": "slow receivers",
-    "storm": "NICs that send PFC storms",
     "threads": "a number of threads in the scenario",
     "placement": "placement of jobs",
     "job": "training jobs",
@@ -75,9 +60,32 @@ UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
         "trace": "imported traces of operations",
         "goal": "GOAL traces",
     },
-    ("trace", "tables"): {"events": "the events table", "rates": "the rates table"},
+    ("trace", "tables"): {"rates": "the rates table"},
 }
 """By the names of table and key: value in lower case to what it stands for."""
+
+
+FAULT_KEYS: dict[str, str] = {
+    "loss": "loss",
+    "loss_rate": "loss",
+    "frame_loss": "loss",
+    "error_rate": "loss",
+    "bit_error_rate": "loss",
+    "ber": "loss",
+    "down": "link-down",
+    "down_at": "link-down",
+    "flap": "flap",
+    "storm": "storm",
+    "slow_receiver": "slow-receiver",
+    "receive_rate": "slow-receiver",
+    "reboot": "reboot",
+}
+"""Keys that users may look for in the tables of devices, to the kind of fault that does it."""
+
+
+def fault_of_key(key: str) -> str | None:
+    """Give the kind of the fault that an unknown key means; None if it means none."""
+    return FAULT_KEYS.get(key.replace("-", "_").lower())
 
 
 def unsupported_key(table: str, key: str) -> str | None:

@@ -86,7 +86,7 @@ def extra(text: str) -> str:
         (
             "[switches]\nx = 1",
             's.toml:10: switches: unknown key; did you mean "switch"? (allowed: name, seed, until, compat, measure,'
-            " fabric, frames, link, switch, nic, class, workload, deadlock, trace)",
+            " fabric, frames, link, switch, nic, class, workload, deadlock, routing, fault, trace)",
         ),
         (
             '[nic.cc]\nkind = "dcqnc"',
@@ -148,7 +148,10 @@ def extra(text: str) -> str:
             's.toml:11: switch.ecn.mark_on = "enqueue": "mark_on" is not supported yet: ECN marking on enqueue'
             " (packets are marked when they leave the queue)",
         ),
-        ("[link]\nloss = 0.1", 's.toml:11: link.loss = 0.1: "loss" is not supported yet: frame loss on links'),
+        (
+            "[link]\nloss = 0.1",
+            's.toml:11: link.loss = 0.1: unknown key; this is a fault: write [[fault]] with kind = "loss"',
+        ),
         (
             '[switch.tier.leaf]\nscheduler = "wfq"',
             's.toml:11: switch.tier.leaf.scheduler = "wfq": "scheduler" is not supported yet: a choice of scheduler'

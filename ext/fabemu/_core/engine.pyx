@@ -47,6 +47,7 @@ FAULT_TEXTS = {
 """What each fault code of the core means."""
 
 SCHEDULER_CLASSIC = 1
+EVENT_DEADLOCK = 18
 HOST_ACTIONS = (8, 9)
 """Control actions of hosts: storm, receiver."""
 ROUTE_NONE = -1
@@ -612,6 +613,10 @@ cdef class Engine:
         if dtype is _PAUSE:
             keys = ("start_ps", "xoff_ps", "class", "port", "node", "emit_ps")
             return rows[np.lexsort([rows[key] for key in keys])]
+        if dtype is _EVENT:
+            # Control actions in their order, then cycles of waits in theirs, then what the devices found.
+            rank = np.where(rows["kind"] < 16, 0, np.where(rows["kind"] == EVENT_DEADLOCK, 1, 2))
+            return rows[np.lexsort((np.where(rank == 2, rows["node"], 0), rank, rows["time_ps"]))]
         return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
 
     cdef _take_pauses(self):

@@ -104,7 +104,9 @@ class _Compiler:
         end = self.end_of(fault)
         for start, stop, other in self.taken.get(setting, ()):
             if fault.start < stop and start < end:
-                self.refuse(index, "start", f"sets what fault.{other} sets at the same time")
+                problem = Problem("", f"fault.{index}.start", f"sets what fault.{other} sets at the same time")
+                if problem not in self.problems:
+                    self.problems.append(problem)
                 break
         self.taken.setdefault(setting, []).append((fault.start, end, index))
 

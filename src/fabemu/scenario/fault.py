@@ -135,7 +135,7 @@ class SlowReceiver(_Fault):
 
     def repeats(self) -> bool:
         """Whether it must end some time."""
-        return self.stall is not None
+        return self.stall is not None and self.rate is None
 
 
 class _PortFault(_Fault):

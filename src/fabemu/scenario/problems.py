@@ -64,9 +64,10 @@ def scenario_problems(data: Mapping[str, Any], place: Callable[[Path], Place]) -
         first = [item for item in _from_validation(error, data) if item.path not in refused]
         found += first
         # What is wrong by itself would hide what is wrong between the keys: look again without it.
-        remaining = _without(data, [*refused, *_wrong_alone(error, data)])
-        found += _rules_of_valid_parts(remaining)
-        found += _broken_rules_only(remaining)
+        removed = [*refused, *_wrong_alone(error, data)]
+        remaining = _without(data, removed)
+        again = [*_rules_of_valid_parts(remaining), *_broken_rules_only(remaining)]
+        found += [item for item in again if not _misses_removed(item, removed)]
     problems = []
     seen: set[tuple[Path, str]] = set()
     for item in found:
@@ -329,6 +330,11 @@ def _type_name(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "a list"
     return f"a {type(value).__name__}"
+
+
+def _misses_removed(item: Found, removed: Sequence[Path]) -> bool:
+    """Whether a table is said to lack a key that it has, and that was taken out because it is wrong by itself."""
+    return any(path[:-1] == item.path and f'"{path[-1]}"' in item.message for path in removed)
 
 
 # Rules between keys and tables, on what is valid of a scenario that is not

@@ -10,6 +10,7 @@ import pytest
 import fabemu
 from fabemu.analysis.pauses import pause_parents
 
+US = 10**6
 ROOT = Path(__file__).resolve().parents[2]
 INCIDENTS = ROOT / "scenarios" / "incidents"
 PAGE = (ROOT / "docs" / "INCIDENTS.md").read_text(encoding="utf-8")
@@ -124,3 +125,118 @@ def test_a_hop_without_pfc_loses_lossless_packets_there_and_only_there():
     marked = incident("unmarked-hop", "switch.override.0.pfc.enabled=true")
     assert total(marked, "packets_dropped") == 0
     assert Counter(marked.pauses.column("paused_node").to_pylist())["sw0"] == 40
+
+
+# Hosts that hold up the fabric.
+
+
+def events(run, kind):
+    return [row for row in run.table("events").to_pylist() if row["kind"] == kind]
+
+
+def spread(run, storm_ps):
+    """Ports that one storm paused, beside the one it is on, and how long it took to the last of them, in us."""
+    parents, _ = pause_parents(run.pauses)
+    rows = run.pauses.to_pylist()
+    reached = {}
+    for index, row in enumerate(rows):
+        root = index
+        while parents[root] >= 0:
+            root = parents[root]
+        if rows[root]["crossed"] == "storm" and index != root and row["start_ps"] is not None:
+            reached.setdefault(row["paused_port"], row["start_ps"])
+    return len(reached), (max(reached.values()) - storm_ps) / US
+
+
+def paused_us(run, port):
+    rows = [row for row in run.pauses.to_pylist() if row["paused_port"] == port]
+    return sum(row["end_ps"] - row["start_ps"] for row in rows) / US
+
+
+def test_a_watchdog_confines_a_storm():
+    watched, free = incident("storm"), incident("storm", "switch.watchdog.detection_time=off")
+    assert slowdown(watched, "victim") == pytest.approx(1.251, abs=0.001)
+    assert slowdown(free, "victim") == pytest.approx(12.994, abs=0.001)
+    for run in (watched, free):
+        assert spread(run, 20 * US) == (4, pytest.approx(44.71, abs=0.01))
+        assert lossless_drops(run) == 0
+    assert paused_us(watched, "h0->leaf0") == pytest.approx(18.8, abs=0.1)
+    assert paused_us(free, "h0->leaf0") == pytest.approx(1940.7, abs=0.1)
+    (found,), (restored,) = events(watched, "watchdog_storm"), events(watched, "watchdog_restored")
+    assert found["port"] == restored["port"] == "leaf1->h3"
+    assert (found["time_ps"], restored["time_ps"]) == (80 * US, 2060 * US)
+    assert total(watched, "packets_dropped") == total(watched, "drops_watchdog") == 1736
+    assert {row["dst"] for row in watched.table("drops").to_pylist()} == {"h3"}
+    assert total(free, "packets_dropped") == 0
+
+
+def test_a_storm_of_all_classes_is_found_once_in_each_and_restored_after_it():
+    run = incident("storm-of-all-classes")
+    found, restored = events(run, "watchdog_storm"), events(run, "watchdog_restored")
+    assert [(row["class"], row["time_ps"] // US) for row in found] == [("blue", 60), ("green", 100), ("red", 130)]
+    assert [(row["class"], row["time_ps"] // US) for row in restored] == [
+        ("blue", 1060),
+        ("green", 1060),
+        ("red", 1060),
+    ]
+    assert total(run, "packets_dropped") == total(run, "drops_watchdog") == 720
+    assert run.info["messages"]["done"] == 3
+
+
+def test_a_slow_receiver_slows_what_goes_elsewhere():
+    slow, swift = incident("slow-receiver"), incident("slow-receiver", "fault.0.rate=100Gbps")
+    assert slowdown(slow, "victim") == pytest.approx(8.495, abs=0.001)
+    assert slowdown(swift, "victim") == pytest.approx(1.0005, abs=0.0001)
+    assert Counter(slow.pauses.column("crossed").to_pylist())["receiver"] == 34
+    assert total(swift, "xoffs") == 0
+    assert total(slow, "packets_dropped") == 0
+
+
+# Deadlock.
+
+
+def test_clockwise_routes_deadlock():
+    run = incident("deadlock", status="deadlocked")
+    (found,) = run.info["deadlocks"]
+    ring = [f"sw{at}->sw{(at + 1) % 4}" for at in range(4)]
+    assert [queue["port"] for queue in found["queues"]] == ring
+    assert found["time_ps"] == 30 * US
+    closed = max(row["start_ps"] for row in run.pauses.to_pylist() if row["paused_port"] in ring)
+    assert closed == pytest.approx(20.16 * US, abs=0.01 * US)  # so the first check after it finds it
+    assert run.info["messages"]["done"] == 0
+    watched = incident("deadlock", "switch.watchdog.detection_time=100us")
+    assert [(row["port"], row["time_ps"] // US) for row in events(watched, "watchdog_storm")] == [("sw0->sw1", 120)]
+    assert total(watched, "packets_dropped") == total(watched, "drops_watchdog") == 671
+    shortest = incident("deadlock", "routing.override=[]")
+    assert total(shortest, "packets_dropped") == 0
+    for rescued in (watched, shortest):
+        assert rescued.info["messages"]["done"] == 4
+        assert "deadlocks" not in rescued.info
+
+
+# Lost frames.
+
+
+def test_a_pause_whose_xon_is_lost_ends_by_expiry():
+    run = incident("lost-xon")
+    (lost,) = run.table("drops").to_pylist()
+    assert (lost["cause"], lost["kind"], lost["node"]) == ("corrupt", "pfc", "h0")
+    (expired,) = [row for row in run.pauses.to_pylist() if row["end"] == "expiry"]
+    assert expired["paused_node"] == "h0"
+    assert expired["end_ps"] - expired["start_ps"] == 65535 * 512 * 10
+    assert run.info["messages"]["done"] == 2
+    heard = incident("lost-xon", "fault.0.rate=0")
+    assert set(heard.pauses.column("end").to_pylist()) == {"xon"}
+    assert run.info["simulated_ps"] - heard.info["simulated_ps"] == pytest.approx(319.1 * US, abs=0.1 * US)
+
+
+@pytest.mark.parametrize(("frame", "kind"), [("packet", "data"), ("ack", "ack")])
+def test_the_last_frame_of_a_message_lost_costs_a_timeout_and_nothing_more(frame, kind):
+    run, whole = incident(f"lost-last-{frame}"), incident(f"lost-last-{frame}", "fault.0.rate=0")
+    (lost,) = run.table("drops").to_pylist()
+    assert (lost["cause"], lost["kind"]) == ("corrupt", kind)
+    (flow,), (ideal,) = run.flows.to_pylist(), whole.flows.to_pylist()
+    assert (flow["status"], flow["retransmissions"], ideal["retransmissions"]) == ("done", 1, 0)
+    late = [flow[key] - ideal[key] for key in ("receiver_done_ps", "sender_done_ps")]
+    # The timer runs for 131.072 us, from the ACK before the last.
+    assert late == [133_628_000 if kind == "data" else 0, 133_628_000]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
-from fabemu.analysis import fct, pauses, utilisation
+from fabemu.analysis import fct, incidents, pauses, utilisation
+from fabemu.analysis.incidents import Incident
 from fabemu.analysis.pauses import PauseTotal, PausingPort
 from fabemu.errors import InputError
 from fabemu.result import Run
@@ -31,6 +32,7 @@ class Summary:
     pausing_ports: list[PausingPort] = field(default_factory=list)
     root_egress_ports: list[PausingPort] = field(default_factory=list)
     busiest_links: list[utilisation.LinkLoad] = field(default_factory=list)
+    incidents: list[Incident] = field(default_factory=list)
     retransmissions: int | None = None
     cnps: int | None = None
 
@@ -66,6 +68,9 @@ def summarise(run: Run) -> Summary:
         found["pauses"] = pauses.total(paused)
         found["pausing_ports"] = pauses.pausing_ports(paused, BUSIEST)
         found["root_egress_ports"] = pauses.root_egress_ports(paused, BUSIEST)
+    events = _table(run, "events", incidents.COLUMNS)
+    if events is not None:
+        found["incidents"] = incidents.by_kind(events)
     ports = _table(run, "ports", utilisation.COLUMNS)
     if ports is not None:
         found["busiest_links"] = utilisation.busiest_links(ports, end_ps, BUSIEST)
@@ -160,6 +165,12 @@ def _sections(summary: Summary) -> list[_Section]:
             sections.append(
                 _times("completion time by workload", "workload", summary.labels, lambda group: group.fct_ps, time_text)
             )
+    if summary.incidents:
+        listed = [
+            (item.kind, count_text(item.count), time_text(item.first_ps), time_text(item.last_ps), item.where)
+            for item in summary.incidents
+        ]
+        sections.append(_Section("incidents", ("incident", "events", "first", "last", "first at"), listed))
     sections.append(_counts(summary))
     if summary.pausing_ports:
         sections.append(_pausing("ports that paused their peers most", summary.pausing_ports))
@@ -290,7 +301,7 @@ def _text(section: _Section) -> str:
 
 
 def _is_name(column: str) -> bool:
-    return column in ("size", "workload", "port", "class")
+    return column in ("size", "workload", "port", "class", "incident", "first at")
 
 
 def _show_rich(summary: Summary, stream: IO[str]) -> None:

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from fabemu.analysis import fct, pauses, utilisation
+from fabemu.analysis import fct, incidents, pauses, utilisation
 from fabemu.report import Summary, bytes_text, count_text, time_text
-from fabemu.trace import TABLES, TableWriter, TraceNames, read_table
+from fabemu.trace import EVENT_KINDS, TABLES, TableWriter, TraceNames, read_table
 
 NAMES = TraceNames(["h0", "h1", "sw0", "sw1"], [f"p{port}" for port in range(6)], ["cnp", "rdma"], ["web", "bulk"], 2)
 
@@ -100,6 +100,22 @@ def test_a_storm_is_followed_to_its_root(tmp_path):
     total = pauses.total(pause_table)
     assert (total.count, total.paused_ps, total.longest_ps) == (4, 98 + 148 + 148, 148)
     assert total.by_end == {"xon": 3, "expiry": 0, "run_end": 1, "link": 0}
+
+
+def test_incidents_are_counted_by_kind(tmp_path):
+    kinds = list(EVENT_KINDS)
+    rows = [
+        {"time_ps": 5, "kind": kinds.index(0), "node": 1, "port": 2},
+        {"time_ps": 6, "kind": kinds.index(2), "node": -1, "port": -1},
+        {"time_ps": 9, "kind": kinds.index(0), "node": 1, "port": 3},
+        {"time_ps": 9, "kind": kinds.index(6), "node": 2, "port": -1},
+    ]
+    found = incidents.by_kind(table(tmp_path, "events", rows))
+    assert found == [
+        incidents.Incident("link_down", 2, 5, 9, "p2"),
+        incidents.Incident("routes", 1, 6, 6, ""),
+        incidents.Incident("class_map", 1, 9, 9, "sw0"),
+    ]
 
 
 def test_a_pause_counts_its_children(tmp_path):

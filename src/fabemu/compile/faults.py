@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -333,24 +334,32 @@ class _Compiler:
 
     # Links and routes.
 
-    def links(self) -> list[tuple[int, frozenset[int]]]:
-        """Actions of all links; when which set of ports is dead, from each change on."""
-        changes: dict[int, tuple[set[int], set[int]]] = {}
+    def links(self) -> None:
+        """Actions of all links."""
         for port in sorted(self.dead):
             for start, end in _joined(self.dead[port]):
-                changes.setdefault(start, (set(), set()))[0].add(port)
-                changes.setdefault(end, (set(), set()))[1].add(port)
-        now_dead: set[int] = set()
+                self.act(start, ACTION_LINK_DOWN, port)
+                self.act(end, ACTION_LINK_UP, port)
+
+    def history(self, detection_ps: int) -> list[tuple[int, frozenset[int]]]:
+        """Tell which set of ports is dead from each change on that is detected: it must last as long as that takes."""
+        changes: dict[int, list[tuple[int, bool]]] = {}
+        for port in sorted(self.dead):
+            spans = _joined(self.dead[port])
+            times = [time_ps for span in spans for time_ps in span]
+            seen_dead = False
+            for place, (time_ps, following_ps) in enumerate(pairwise([*times, FOREVER_PS])):
+                is_dead = place % 2 == 0
+                lasts = following_ps == FOREVER_PS or following_ps - time_ps >= detection_ps
+                if time_ps < FOREVER_PS and lasts and is_dead != seen_dead:
+                    seen_dead = is_dead
+                    changes.setdefault(time_ps, []).append((port, is_dead))
+        dead: set[int] = set()
         history: list[tuple[int, frozenset[int]]] = []
         for time_ps in sorted(changes):
-            down, up = changes[time_ps]
-            for port in sorted(up):
-                self.act(time_ps, ACTION_LINK_UP, port)
-            for port in sorted(down):
-                self.act(time_ps, ACTION_LINK_DOWN, port)
-            now_dead = (now_dead - up) | down
-            if time_ps < FOREVER_PS:
-                history.append((time_ps, frozenset(now_dead)))
+            for port, is_dead in changes[time_ps]:
+                (dead.add if is_dead else dead.discard)(port)
+            history.append((time_ps, frozenset(dead)))
         return history
 
     def loss_q32(self, size_max: int) -> NDArray[np.uint64]:
@@ -409,7 +418,8 @@ def compile_faults(
         kinds[type(fault)](index, fault)
     if work.problems:
         raise ScenarioError(work.problems)
-    history = work.links()
+    work.links()
+    history = work.history(scenario.routing.detection)
     dead = list(dict.fromkeys(down for _, down in history if down))
     tables = compile_routes(fabric, wiring, detours, dead)
     reaction_ps = scenario.routing.detection + scenario.routing.convergence

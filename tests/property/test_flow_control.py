@@ -1,0 +1,163 @@
+"""What PFC and credits promise on any fabric, and that faults that end leave nothing behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+
+from fabemu.headroom import headroom_bound_bytes
+from fabemu.plan import (
+    ACTION_LINK_DOWN,
+    ACTION_LINK_UP,
+    ACTION_LOSS,
+    EVENT_DEADLOCK,
+    EVENT_QP_ERROR,
+    FOREVER_PS,
+    OP_SEND,
+    Plan,
+)
+from tests.oracle.device import CORRUPT, LINK_DOWN
+from tests.oracle.ops import POSTED
+from tests.oracle.packet import CREDIT
+from tests.oracle.simulator import OracleResult, PacketLimitError, Simulator
+from tests.oracle.switch import HEADROOM_FULL, NO_ROUTE, Switch
+from tests.property import incidents
+from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
+
+
+def with_headroom(plan: Plan) -> Plan:
+    """The same plan with headroom at its bound wherever a class is lossless."""
+    count = plan.class_count
+    headroom = plan.pq_headroom_bytes.copy()
+    cells = {plan.host_count + index: int(size) for index, size in enumerate(plan.switch_cell_bytes)}
+    buffers = plan.switch_buffer_bytes.copy()
+    frame_bytes = plan.mtu_bytes + plan.pad_bytes + plan.header_bytes + max(plan.reth_bytes, plan.aeth_bytes)
+    for port, node in enumerate(plan.port_node):
+        if node < plan.host_count:
+            continue
+        bound = headroom_bound_bytes(
+            rate_bps=int(plan.port_rate_bps[port]),
+            delay_ps=int(plan.port_delay_ps[port]),
+            response_ps=int(plan.port_pfc_response_ps[plan.port_peer[port]]),
+            frame_bytes=frame_bytes,
+            pfc_bytes=plan.pfc_bytes,
+            wire_overhead_bytes=plan.wire_overhead_bytes,
+            frame_min_bytes=plan.frame_min_bytes,
+            cell_bytes=cells[node],
+        )
+        for class_id in np.flatnonzero(plan.class_lossless):
+            row = port * count + class_id
+            buffers[node - plan.host_count] += bound - headroom[row]
+            headroom[row] = bound
+    return replace(plan, pq_headroom_bytes=headroom, switch_buffer_bytes=buffers)
+
+
+@example_settings(0.5)
+@given(plans(frozenset({"static", "cells", "weights", "ecn-enable", "ecn-off", "storm", "verbs", "selective"})))
+def test_headroom_at_its_bound_loses_nothing(plan: Plan) -> None:
+    """Whatever the thresholds, weights, storms and mixes of frames are."""
+    assume(not plan.truncate_ns)
+    plan = with_headroom(plan)
+    simulator = Simulator(plan, packet_limit=PACKET_LIMIT)
+    try:
+        tag(simulator.run())
+    except PacketLimitError:
+        event("cut")
+    used = [group.headroom_used for switch in switches(simulator) for groups in switch.groups for group in groups]
+    event(f"headroom in use at the end: {any(used)}")
+    assert not [row for row in simulator.drops if row[5] == HEADROOM_FULL]
+
+
+@example_settings(0.4)
+@given(plans(frozenset({"credits", "weights", "links", "routes", "loss", "ecn-off", "verbs", "selective"})), st.data())
+def test_credits_lose_nothing_and_never_exceed_the_buffer(plan: Plan, data: st.DataObject) -> None:
+    """The oracle compares credits with frames on the wire and in the buffer all the time; nothing is left to drop."""
+    assume(plan.port_credit.all())
+    simulator = Simulator(plan, verify_every=data.draw(st.sampled_from([1, 7])), packet_limit=PACKET_LIMIT // 2)
+    try:
+        tag(simulator.run())
+    except PacketLimitError:
+        event("cut")
+    assert {row[5] for row in simulator.drops} <= {NO_ROUTE, LINK_DOWN, CORRUPT}
+
+
+@example_settings(0.5)
+@given(plans(incidents.FEATURES - {"credits"} | {"verbs", "selective"}))
+def test_finite_faults_leave_nothing_behind(plan: Plan) -> None:
+    """Faults that have ended: every buffer drains, every operation ends; unless a deadlock is found."""
+    # A pause without end would outlive an XON that is lost.
+    pause = np.where(plan.port_pause_ps == 0, plan.port_pause_ps.max(initial=0) + 10**7, plan.port_pause_ps)
+    plan = replace(end_all_faults(plan), port_pause_ps=pause, until_ps=FOREVER_PS)
+    result, simulator = run_to_the_end(plan)
+    if any(row[1] == EVENT_DEADLOCK for row in result.events):
+        event("deadlock")
+        return
+    for switch in switches(simulator):
+        assert switch.shared_used == 0
+        assert all(group.used == 0 and not group.is_xoff for groups in switch.groups for group in groups)
+        assert all(not queue.frames for queues in switch.queues for queue in queues)
+    assert_operations_ended(plan, result)
+
+
+@example_settings(0.4)
+@given(plans(frozenset({"credits", "weights", "links", "routes", "loss", "verbs", "selective"})))
+def test_finite_faults_leave_credit_links_whole(plan: Plan) -> None:
+    """Credits that are lost with data, or with a link, are not lost for ever."""
+    assume(plan.port_credit.all())
+    plan = end_all_faults(plan)
+    losing = plan.action_kind == ACTION_LOSS
+    # Lost credit frames are repeated only so often: leave them alone.
+    mask = np.where(losing, plan.action_mask & ~(1 << CREDIT), plan.action_mask)
+    plan = replace(plan, until_ps=FOREVER_PS, action_mask=mask)
+    result, simulator = run_to_the_end(plan)
+    if any(row[1] == EVENT_DEADLOCK for row in result.events):
+        event("deadlock")
+        return
+    for port in simulator.ports:
+        assert port.credits is not None
+        assert port.credits.sent == port.credits.freed_known
+    assert_operations_ended(plan, result)
+
+
+def switches(simulator: Simulator) -> list[Switch]:
+    return [device for device in simulator.devices if isinstance(device, Switch)]
+
+
+def run_to_the_end(plan: Plan) -> tuple[OracleResult, Simulator]:
+    simulator = Simulator(plan, packet_limit=PACKET_LIMIT)
+    try:
+        result = simulator.run()
+    except PacketLimitError:
+        assume(False)
+    tag(result)
+    event(f"failed QPs: {any(row[1] == EVENT_QP_ERROR for row in result.events)}")
+    assert result.drained
+    return result, simulator
+
+
+def assert_operations_ended(plan: Plan, result: OracleResult) -> None:
+    """A receive of a message that never comes is the one thing that may wait for ever."""
+    sends = plan.op_kind == OP_SEND
+    assert not any(status == POSTED and is_send for status, is_send in zip(result.ops["status"], sends, strict=True))
+
+
+def end_all_faults(plan: Plan) -> Plan:
+    """With the end of every link's outage and every loss some time after the last action."""
+    last = int(plan.action_time_ps.max(initial=0)) + 10**6
+    more: list[tuple[int, int, int, int, int]] = []
+    for port in sorted(set(plan.action_target[plan.action_kind == ACTION_LINK_DOWN].tolist())):
+        own = plan.action_target == port
+        kinds = plan.action_kind[own & np.isin(plan.action_kind, (ACTION_LINK_DOWN, ACTION_LINK_UP))]
+        if kinds[-1] == ACTION_LINK_DOWN:
+            more.append((last, ACTION_LINK_UP, port, 0, 0))
+    for port in sorted(set(plan.action_target[plan.action_kind == ACTION_LOSS].tolist())):
+        more.append((last, ACTION_LOSS, port, 0x7F, -1))
+    names = ("time_ps", "kind", "target", "mask", "value")
+    fields = {
+        f"action_{name}": [*getattr(plan, f"action_{name}").tolist(), *(action[place] for action in more)]
+        for place, name in enumerate(names)
+    }
+    return replace(plan, **fields)

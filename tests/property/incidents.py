@@ -94,15 +94,14 @@ def switch_options(draw: st.DrawFn, spec: SwitchSpec, features: frozenset[str], 
 
 
 @st.composite
-def credit_cables(draw: st.DrawFn, cables: Sequence[Cable], scale: Scale) -> list[Cable]:
+def credit_cables(draw: st.DrawFn, cables: Sequence[Cable], scale: Scale, everywhere: bool) -> list[Cable]:
     """Some or all cables under credit flow control."""
-    where = draw(st.sampled_from(["all", "all", "some"]))
     smallest = ceil_div(scale.frame_bytes, 64) * 64
     sizes = st.sampled_from([smallest, smallest, smallest + 64, 2 * smallest, 5 * smallest, 40 * smallest])
     refresh = draw(st.sampled_from([0, 0, scale.unit_ps // 3 + 1, 5 * scale.unit_ps, 40 * scale.unit_ps]))
     changed = []
     for cable in cables:
-        if where == "all" or draw(st.booleans()):
+        if everywhere or draw(st.booleans()):
             lanes = tuple(draw(st.lists(sizes, min_size=1, max_size=scale.class_count)))
             cable = replace(cable, lanes=lanes, credit_refresh_ps=refresh)
         changed.append(cable)

@@ -244,11 +244,12 @@ def workloads(
 
 
 @st.composite
-def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
-    """A whole plan, with none, some or all of the incidents and options among `features`."""
+def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset[str] = frozenset()) -> Plan:
+    """A whole plan, with none, some or all of the incidents and options among `features`, and `always` those."""
     some = draw(st.sampled_from([0, 0, 1, 1, 2])) if features else 0
     if some < 2:
         features = frozenset(name for name in sorted(features) if some and draw(st.sampled_from([False, False, True])))
+    features |= always
     is_ring = "deadlock" in features and draw(st.sampled_from([False, False, True]))
     kind, hosts, switch_count, node_pairs = draw(incidents.rings() if is_ring else fabrics())
     wires = draw(cables(node_pairs))
@@ -262,8 +263,9 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE) -> Plan:
     class_count = draw(st.sampled_from([1, 1, 2, 3, 4, 8]))
     class_id = st.integers(0, class_count - 1)
     scale = incidents.Scale(frame_max, unit, class_count)
-    if "credits" in features and draw(st.booleans()):
-        wires = draw(incidents.credit_cables(wires, scale))
+    if "credits" in features and ("credits" in always or draw(st.booleans())):
+        everywhere = "credits" in always or draw(st.sampled_from([True, True, False]))
+        wires = draw(incidents.credit_cables(wires, scale, everywhere))
         wiring = Wiring(hosts, switch_count, wires)
         features -= {"cells", "class-map"}
     classes = [

@@ -27,6 +27,9 @@ from tests.oracle.switch import HEADROOM_FULL, NO_ROUTE, Switch
 from tests.property import incidents
 from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
 
+PFC_TROUBLE = frozenset({"static", "cells", "weights", "ecn-enable", "ecn-off", "storm", "verbs", "selective"})
+CREDIT_FAULTS = frozenset({"weights", "links", "routes", "loss", "ecn-off", "verbs", "selective"})
+
 
 def with_headroom(plan: Plan) -> Plan:
     """The same plan with headroom at its bound wherever a class is lossless."""
@@ -56,7 +59,7 @@ def with_headroom(plan: Plan) -> Plan:
 
 
 @example_settings(0.5)
-@given(plans(frozenset({"static", "cells", "weights", "ecn-enable", "ecn-off", "storm", "verbs", "selective"})))
+@given(plans(PFC_TROUBLE))
 def test_headroom_at_its_bound_loses_nothing(plan: Plan) -> None:
     """Whatever the thresholds, weights, storms and mixes of frames are."""
     assume(not plan.truncate_ns)
@@ -72,10 +75,9 @@ def test_headroom_at_its_bound_loses_nothing(plan: Plan) -> None:
 
 
 @example_settings(0.4)
-@given(plans(frozenset({"credits", "weights", "links", "routes", "loss", "ecn-off", "verbs", "selective"})), st.data())
+@given(plans(CREDIT_FAULTS, frozenset({"credits"})), st.data())
 def test_credits_lose_nothing_and_never_exceed_the_buffer(plan: Plan, data: st.DataObject) -> None:
     """The oracle compares credits with frames on the wire and in the buffer all the time; nothing is left to drop."""
-    assume(plan.port_credit.all())
     simulator = Simulator(plan, verify_every=data.draw(st.sampled_from([1, 7])), packet_limit=PACKET_LIMIT // 2)
     try:
         tag(simulator.run())
@@ -85,7 +87,7 @@ def test_credits_lose_nothing_and_never_exceed_the_buffer(plan: Plan, data: st.D
 
 
 @example_settings(0.5)
-@given(plans(incidents.FEATURES - {"credits"} | {"verbs", "selective"}))
+@given(plans(incidents.FEATURES - {"credits"} | {"verbs", "selective"}, frozenset({"links"})))
 def test_finite_faults_leave_nothing_behind(plan: Plan) -> None:
     """Faults that have ended: every buffer drains, every operation ends; unless a deadlock is found."""
     # A pause without end would outlive an XON that is lost.
@@ -103,10 +105,9 @@ def test_finite_faults_leave_nothing_behind(plan: Plan) -> None:
 
 
 @example_settings(0.4)
-@given(plans(frozenset({"credits", "weights", "links", "routes", "loss", "verbs", "selective"})))
+@given(plans(CREDIT_FAULTS, frozenset({"credits", "links"})))
 def test_finite_faults_leave_credit_links_whole(plan: Plan) -> None:
     """Credits that are lost with data, or with a link, are not lost for ever."""
-    assume(plan.port_credit.all())
     plan = end_all_faults(plan)
     losing = plan.action_kind == ACTION_LOSS
     # Lost credit frames are repeated only so often: leave them alone.

@@ -36,10 +36,11 @@ RARELY = [False, False, True]
 
 @dataclass(frozen=True)
 class Scale:
-    """What is large and long in a plan: bytes of the largest frame, its time on a typical link, number of classes."""
+    """What is large and long in a plan: bytes of the largest frame, its time on a typical link, a cable's delay."""
 
     frame_bytes: int
     unit_ps: int
+    delay_ps: int
     class_count: int
 
     def class_mask(self) -> st.SearchStrategy[int]:
@@ -120,7 +121,7 @@ def faults(
 ) -> Incidents:
     """Up to five faults, most of them over before the run is."""
     incidents = Incidents(loss_bytes=scale.frame_bytes + 200)
-    unit = scale.unit_ps
+    unit = scale.unit_ps + draw(st.sampled_from([0, scale.delay_ps, 3 * scale.delay_ps]))
     early = st.sampled_from([0, 1, unit, 2 * unit, 3 * unit + 1, 7 * unit, 20 * unit])
     times = st.one_of(early, st.integers(0, 60 * unit))
     lengths = st.one_of(st.sampled_from([0, 1, unit, 5 * unit, 20 * unit, 200 * unit]), st.integers(1, 100 * unit))
@@ -138,6 +139,7 @@ def faults(
     kinds = sorted(kind for kind, where in places.items() if kind in features and where)
     if not kinds:
         return incidents
+    kinds += [kind for kind in ("links", "loss", "loss") if kind in kinds]
     downs: dict[int, list[tuple[int, int]]] = {}  # by cable: (from, to) of each outage, to = -1 for ever
     for _ in range(draw(st.sampled_from([0, 1, 1, 2, 3, 5]))):
         kind = draw(st.sampled_from(kinds))
@@ -158,7 +160,8 @@ def faults(
                     downs[cable] = outages
         elif kind == "loss":
             row = draw(loss_rows(incidents.loss_bytes))
-            frames = draw(st.one_of(st.just(0x7F), st.sampled_from([1 << PFC, 1 << CREDIT]), frame_masks()))
+            frames = draw(st.one_of(st.just(0x7F), st.just(0x7F), st.just(1 << PFC | 1 << CREDIT), frame_masks()))
+            start = draw(st.sampled_from([0, start]))
             incidents.actions.append(Action(start, ACTION_LOSS, place, frames, len(incidents.loss_rows)))
             incidents.loss_rows.append(row)
             if end >= 0:
@@ -217,7 +220,7 @@ def frame_masks() -> st.SearchStrategy[int]:
 def loss_rows(draw: st.DrawFn, largest: int) -> list[int]:
     """Loss probability x 2**32 by frame size: the same for all, or by the bits."""
     if draw(st.booleans()):
-        return [draw(st.sampled_from([2**32, 2**31, 2**29, 2**27, 2**25]))] * (largest + 1)
+        return [draw(st.sampled_from([2**32, 2**31, 2**30, 2**29, 2**27]))] * (largest + 1)
     error = draw(st.sampled_from([1e-3, 1e-4, 1e-5]))
     return [int((1 - (1 - error) ** (8 * size)) * 2**32) for size in range(largest + 1)]
 

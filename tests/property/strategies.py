@@ -39,12 +39,8 @@ from tests.property import incidents
 EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "300"))
 FEATURES = frozenset({"verbs", "selective", "psn-start"}) | incidents.FEATURES
 """Incidents and options that plans can be drawn with."""
-IN_CORE = (
-    incidents.OPTIONS
-    | {"credits", "verbs", "selective", "psn-start"}
-    | (frozenset(os.environ.get("FABEMU_FEATURES", "").split(",")) & FEATURES)
-)
-"""Those that the core has; FABEMU_FEATURES is a list of more to try."""
+IN_CORE = FEATURES
+"""Those that the core has."""
 PACKET_LIMIT = 6_000
 """Transmissions of one example; a run with more is cut at that instant."""
 
@@ -262,7 +258,7 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset
     unit = frame_max * 8 * 10**12 // rate
     class_count = draw(st.sampled_from([1, 1, 2, 3, 4, 8]))
     class_id = st.integers(0, class_count - 1)
-    scale = incidents.Scale(frame_max, unit, class_count)
+    scale = incidents.Scale(frame_max, unit, max((cable.delay_ps for cable in wires), default=0), class_count)
     if "credits" in features and ("credits" in always or draw(st.booleans())):
         everywhere = "credits" in always or draw(st.sampled_from([True, True, False]))
         wires = draw(incidents.credit_cables(wires, scale, everywhere))

@@ -194,7 +194,9 @@ class Device:
         for class_id, lossless in enumerate(self.plan.class_lossless):
             if lossless and port.pfc_obey[class_id]:
                 is_xoff = frame.number >> class_id & 1
-                until = now if not is_xoff else FOREVER_PS if pause_ps == 0 else now + pause_ps
+                # An XON for a class that is not paused, beside the XOFF of another, leaves the end of its last pause.
+                paused_until = min(port.pause_until_ps[class_id], now)
+                until = paused_until if not is_xoff else FOREVER_PS if pause_ps == 0 else now + pause_ps
                 if is_xoff and port.pause_until_ps[class_id] < now:
                     port.pause_begin_ps[class_id] = now
                 port.pause_until_ps[class_id] = until

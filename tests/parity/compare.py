@@ -13,7 +13,7 @@ from fabemu._core.engine import Engine
 from fabemu.plan import EVENT_DEADLOCK, Plan
 from tests.oracle.simulator import OracleResult
 
-RUNNING, STOPPED, DRAINED, FAULT = range(4)
+RUNNING, STOPPED, DRAINED, FAULT, DEADLOCKED = range(5)
 COLUMNS = {
     "packets": ("time_ps", "port", "kind", "flags", "class", "qp", "psn", "frame_bytes"),
     "pauses": (
@@ -95,7 +95,7 @@ def run_core(
         stop = min(stop + step_ps, plan.until_ps)
         state = engine.run(stop, budget)
         parts.append(engine.drain())
-        if state in (DRAINED, FAULT) or (state == STOPPED and stop >= plan.until_ps):
+        if state in (DRAINED, FAULT, DEADLOCKED) or (state == STOPPED and stop >= plan.until_ps):
             break
     else:
         state = RUNNING

@@ -10,13 +10,14 @@ pytest.importorskip("fabemu._core.engine")
 
 from fabemu.plan import Plan
 from tests.oracle import test_oracle_incidents as incidents
+from tests.oracle import test_oracle_links as links
 from tests.oracle import test_oracle_theory as theory
 from tests.oracle.simulator import OracleResult, simulate
 from tests.parity.compare import assert_same, run_core
 
 SEQUENCES = [
     (module, name)
-    for module in (theory, incidents)
+    for module in (theory, incidents, links)
     for name in vars(module)
     if name.startswith("test_") and "simulate" in getattr(module, name).__code__.co_names
 ]

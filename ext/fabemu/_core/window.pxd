@@ -512,7 +512,7 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
         if w.packet_hops >= hop_limit or rounds > ROUNDS_MAX:
             return RUNNING
         if not window_seek(e):
-            return DRAINED
+            return run_is_empty(e, w, stop_ps)
         w.window_start_ps = e.window_index << e.window_shift
         end_ps = w.window_start_ps + (<ps_t>1 << e.window_shift)
         if w.window_start_ps > e.now_ps:
@@ -554,6 +554,24 @@ cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t 
             e.window_index += 1
 
 
+cdef inline bint storm_stands(const engine_t* e) noexcept nogil:
+    """Whether a host sends XOFF whatever it holds: work that needs no event while the pause has no end."""
+    cdef int64_t index
+    for index in range(e.host_port_count if e.receivers != NULL else 0):
+        if e.receivers[index].storm_mask:
+            return True
+    return False
+
+
+cdef inline int32_t run_is_empty(engine_t* e, worker_t* w, ps_t stop_ps) noexcept nogil:
+    """No event is left: the run has drained, unless a storm goes on until it is stopped."""
+    if stop_ps == FOREVER or not storm_stands(e):
+        return DRAINED
+    e.now_ps = stop_ps
+    close_intervals_before(e, w, stop_ps)
+    return STOPPED
+
+
 cdef inline bint work_left(const engine_t* e) noexcept nogil:
     """Anything that can still happen, timers of QPs that are done not counted."""
     cdef const worker_t* w = &e.worker
@@ -563,9 +581,8 @@ cdef inline bint work_left(const engine_t* e) noexcept nogil:
     if w.link_sent != w.link_received or w.sent != w.delivered + w.dropped or e.action_next_ps < FOREVER or (
             watch_is_work(e)):
         return True
-    for index in range(e.host_port_count if e.receivers != NULL else 0):
-        if e.receivers[index].storm_mask:
-            return True
+    if storm_stands(e):
+        return True
     for index in range(e.plan.port_count):
         if e.ports[index].pfc_pending or e.ports[index].pending_count > 0:
             return True
@@ -626,7 +643,7 @@ cdef inline int32_t run_heap(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop
         if w.packet_hops >= hop_limit:
             return RUNNING
         if e.far.count == 0 and e.action_next_ps == FOREVER:
-            return DRAINED
+            return run_is_empty(e, w, stop_ps)
         next_ps = e.action_next_ps
         if e.far.count > 0 and e.far.entries[0].time_ps < next_ps:
             next_ps = e.far.entries[0].time_ps

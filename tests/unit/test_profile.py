@@ -7,7 +7,6 @@ import pytest
 from fabemu.compile import compile_plan
 from fabemu.errors import ScenarioError
 from fabemu.scenario import Switch, load_scenario, scenario_from_dict, scenario_from_toml
-from fabemu.scenario.device import SwitchOverride
 from fabemu.scenario.load import locate
 
 FABRIC = """\
@@ -211,7 +210,6 @@ def test_a_class_whose_queue_no_class_has(tmp_path):
     assert "maps to queue 2, and no class has priority 2" in found[0]
 
 
-@pytest.mark.skipif("class_map" not in Switch.model_fields, reason="scenarios have no class map")
 def test_maps_become_class_map_and_weights(tmp_path):
     profile = PROFILE + "[map]\ndscp = { 26 = 0, 48 = 6, default = 0 }\nweights = { 0 = 40, 3 = 60 }\n"
     own = load_scenario(write(tmp_path, '[switch.tier.leaf]\nprofile = "leaf.toml"\n', profile))
@@ -224,7 +222,6 @@ def test_maps_become_class_map_and_weights(tmp_path):
     assert (own.switch.class_map, own.switch.weights) == ({}, {"rdma": 1})
 
 
-@pytest.mark.skipif("peer" not in SwitchOverride.model_fields, reason="scenarios have no settings of ports")
 def test_single_ports_of_one_switch(tmp_path):
     profile = PROFILE + '[[switch.override]]\npeer = "h1"\npfc.enabled = false\n'
     text = '[[switch.override]]\nname = "leaf0"\nprofile = "leaf.toml"\n'

@@ -428,3 +428,22 @@ def test_command_writes_and_keeps(tmp_path, monkeypatch):
         assert forced.exit_code == 0
         result = runner.invoke(command, ["import", "sonic", str(DATA / "lossy.json")])
         assert result.stdout.strip() == "lossy.toml"
+
+
+def test_many_ports_without_pfc_are_one_note(tmp_path):
+    def change(data):
+        for name in PORTS[:2]:
+            del data["PORT_QOS_MAP"][name]["pfc_enable"]
+        del data["DEVICE_NEIGHBOR"]
+
+    _, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml", force=True)
+    (note,) = [note for note in notes if "no PFC" in note]
+    assert note.startswith("2 ports (Ethernet4 and so on) have no PFC, the others [3, 4]: write pfc.enabled for those")
+
+
+def test_queues_towards_other_line_cards_are_noted(tmp_path):
+    def change(data):
+        data["QUEUE"] |= {f"card-9|asic1|Ethernet{port}|3": {"scheduler": "none"} for port in (500, 508)}
+
+    _, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml", force=True)
+    assert "2 queues towards ports of other chips or line cards" in notes

@@ -384,3 +384,56 @@ def test_every_code_is_explained():
         result = CliRunner().invoke(command, ["explain", rule.code], standalone_mode=False)
         assert result.return_value in (0, None)
         assert f"{rule.code}: {rule.title} ({rule.severity})" in result.stdout
+
+
+CHASSIS_PORT = {"speed": "400000", "mtu": "9100", "admin_status": "up"}
+CHASSIS_QUEUES = {
+    f"{card}|{chip}|Ethernet{port}|3": {"wred_profile": profile}
+    for card, chip, ports, profile in (
+        ("card-1", "asic0", (0, 8), "ECN"),
+        ("card-1", "asic1", (144, 152), "ECN"),
+        ("card-2", "Asic0", (0, 8), "OTHER"),
+    )
+    for port in ports
+}
+
+
+def chassis(tmp_path, **more):
+    """One chip of a line card: queues towards the ports of all chips, PFC on its own."""
+    wred = {"ecn": "ecn_green", "green_min_threshold": "100000", "green_max_threshold": "200000"}
+    wred |= {"green_drop_probability": "5", "wred_green_enable": "true"}
+    data = {
+        "PORT_QOS_MAP": {"global": {}, "Ethernet0": {"pfc_enable": "3"}, "Ethernet8": {"pfc_enable": "3"}},
+        "WRED_PROFILE": {"ECN": wred, "OTHER": {**wred, "green_min_threshold": "1000"}},
+        "QUEUE": CHASSIS_QUEUES,
+        **more,
+    }
+    path = tmp_path / "config_db.json"
+    path.write_text(json.dumps(data))
+    return path
+
+
+NAMED = {"DEVICE_METADATA": {"localhost": {"hostname": "card-2", "asic_name": "asic0"}}}
+PORT_TABLE = {"PORT": {"Ethernet0": CHASSIS_PORT, "Ethernet8": CHASSIS_PORT}}
+
+
+@pytest.mark.parametrize(
+    ("more", "profile"), [({}, "ECN"), (PORT_TABLE, "ECN"), (NAMED, "OTHER"), (NAMED | PORT_TABLE, "OTHER")]
+)
+def test_queues_towards_other_chips_of_a_chassis_are_not_of_this_switch(tmp_path, more, profile):
+    switch = read_switch(chassis(tmp_path, **more))
+    assert {port: binding.name for (port, _), binding in switch.queue_wred.items()} == {
+        "Ethernet0": profile,
+        "Ethernet8": profile,
+    }
+    assert switch.data_ports == ["Ethernet0", "Ethernet8"] and switch.clashes == []
+    assert len(switch.foreign) == len(CHASSIS_QUEUES) - 2
+    found = codes(lint_sonic(tmp_path / "config_db.json"))
+    assert "FB635" not in found and "FB608" not in found
+
+
+def test_what_an_absent_table_would_say_is_not_held_against_a_file(tmp_path):
+    path = changed(tmp_path, lambda data: data.pop("PORT_QOS_MAP"))
+    found = lint_sonic(path)
+    assert "FB633" not in codes(found)
+    assert any("PORT_QOS_MAP is absent" in finding.message for finding in found)

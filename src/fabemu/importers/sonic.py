@@ -474,6 +474,7 @@ class _Conversion:
     def _port_tables(self) -> list[str]:
         """Ports whose PFC is unlike that of the others."""
         lines: list[str] = []
+        left: dict[frozenset[int], list[str]] = {}
         for port in self.up:
             enabled = self.switch.pfc_of(port)
             if enabled == self.pfc:
@@ -489,11 +490,16 @@ class _Conversion:
                     "",
                 ]
             else:
-                has = f"PFC for priorities {sorted(enabled)}" if enabled else "no PFC"
-                self.note(
-                    f"{port} has {has}, the others {sorted(self.pfc)}: write pfc.enabled for that port in "
-                    "[[switch.override]] with its peer"
-                )
+                left.setdefault(enabled, []).append(port)
+        for enabled, ports in left.items():
+            has = f"PFC for priorities {sorted(enabled)}" if enabled else "no PFC"
+            who, that = f"{ports[0]} has", "that port"
+            if len(ports) > 1:
+                who, that = f"{len(ports)} ports ({ports[0]} and so on) have", "those ports"
+            self.note(
+                f"{who} {has}, the others {sorted(self.pfc)}: write pfc.enabled for {that} in [[switch.override]] with "
+                "the peer"
+            )
         return lines
 
     def _map_table(self) -> list[str]:
@@ -525,6 +531,8 @@ class _Conversion:
             self.note(f"MTU of the ports ({', '.join(map(str, mtus))}): frames are as large as [nic] mtu makes them")
         if any(port.cable_m is not None for port in switch.ports.values()):
             self.note("CABLE_LENGTH: links have the length that [link] says; headroom is chosen by it")
+        if switch.foreign:
+            self.note(f"{len(switch.foreign)} queues towards ports of other chips or line cards")
         for fault in switch.faults:
             if fault.kind == "repeated":
                 self.note(f"{'.'.join(fault.keys)} is given twice: the last one counts")

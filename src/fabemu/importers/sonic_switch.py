@@ -208,6 +208,8 @@ class SonicSwitch:
     """References to nothing: where, the table, the name."""
     clashes: list[tuple[Keys, Keys, Group]] = field(default_factory=list)
     """Groups that two keys give different values: the one that counts, the other, the group."""
+    foreign: set[str] = field(default_factory=set)
+    """Keys of queues towards ports of other chips or line cards of a chassis."""
 
     def map_of(self, port: str, key: str) -> dict[int, int] | None:
         """Map in force at a port, by its field in PORT_QOS_MAP; None if it has none."""
@@ -293,6 +295,7 @@ class _Reader:
         faults = [fault for fault in tables.faults if fault.keys[0] in read]
         self.switch = SonicSwitch(tables, faults=faults)
         self._noted: set[object] = set()  # a key of several ports comes several times
+        self._owners: dict[str, str] = {}  # of the queues of a port, as the keys of a chassis name line card and chip
         self._metadata()
         self._ports()
         self._pools()
@@ -353,21 +356,46 @@ class _Reader:
         return None
 
     def port_groups(self, table: str) -> Iterator[tuple[str, int, str]]:
-        """Spread out the keys of a table of priority groups or queues: port, number, key."""
+        """Spread out the keys of a table of priority groups or queues: port, number, key.
+
+        In a chassis, a chip has queues towards the ports of all chips and line cards: ``card|chip|port|number``. Those
+        towards ports of others say nothing of this one.
+        """
         for key in self.tables.table(table):
-            parts = key.split("|")
-            if len(parts) < 2:
+            *owner, ports, numbers = key.split("|") if "|" in key else ("", "", "")
+            if not ports:
                 self.fault((table, key), "is no port and number, such as Ethernet0|3-4")
                 continue
-            for number in self.numbers(parts[-1], (table, key)):
-                for port in filter(None, (name.strip() for name in parts[-2].split(","))):
-                    yield port, number, key
+            for number in self.numbers(numbers, (table, key)):
+                for port in filter(None, (name.strip() for name in ports.split(","))):
+                    if not owner or self._is_own("|".join(owner), port):
+                        yield port, number, key
+                    else:
+                        self.switch.foreign.add(key)
+
+    def _is_own(self, owner: str, port: str) -> bool:
+        """Whether a port that a key of a chassis names is one of this switch."""
+        if port not in self._own_ports:
+            return False
+        own = "|".join(filter(None, (self.switch.hostname, self._asic)))
+        if self.switch.hostname and self._asic:
+            return owner.casefold() == own.casefold()
+        return self._owners.setdefault(port, owner) == owner
 
     # Tables
 
     def _metadata(self) -> None:
         metadata = self.tables.table("DEVICE_METADATA").get("localhost", {})
         self.switch.hostname = metadata.get("hostname")
+        self._asic = metadata.get("asic_name")
+        # Ports that tables without line cards and chips speak of.
+        spoken = [
+            name.strip()
+            for table in ("BUFFER_PG", "PORT_QOS_MAP")
+            for key in self.tables.table(table)
+            for name in key.split("|")[0].split(",")
+        ]
+        self._own_ports = set(self.tables.table("PORT")) or set(spoken)
         for key in self.tables.table("DEFAULT_LOSSLESS_BUFFER_PARAMETER"):
             keys: Keys = ("DEFAULT_LOSSLESS_BUFFER_PARAMETER", key)
             self.switch.default_dynamic_th = self.number((*keys, "default_dynamic_th"), low=-8, high=8)

@@ -171,7 +171,7 @@ def _groups(switch: SonicSwitch) -> Iterator[Finding]:
                 lossy.add(at(switch.groups[port, group].keys), text, priority=priority)
         for number in PRIORITIES:
             profile = switch.profile_of(port, number)
-            if profile is not None and profile.is_lossless and number not in groups:
+            if profile is not None and profile.is_lossless and number not in groups and switch.qos:
                 enabled = f"pfc_enable = {','.join(map(str, priorities))}" if priorities else "PFC is off"
                 text = f"priority group {number} is lossless ({profile.name}), but {enabled}"
                 no_pfc.add(at(switch.groups[port, number].keys), text, group=number)

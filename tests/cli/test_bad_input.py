@@ -71,6 +71,22 @@ WRONG = {
         STAR + ONE + '[link]\nflow_control = "credit"\n[switch]\nclass_map = { rdma = "best-effort" }\n',
         "s.toml:10: switch.class_map: sw0 has links with credits, where a frame belongs to the same class at both ends",
     ),
+    "a SEND of nothing": (
+        STAR
+        + '[[workload]]\nkind = "flows"\nverb = "send"\nflow = [{ src = "h0", dst = "h1", size = "0B" }]\n'
+        + '[frames]\nheader = "0B"\nminimum = "0B"\nwire_overhead = "0B"\n',
+        "s.toml:9: frames.header: flow 0: a SEND of 0 B is a frame of 0 B on the wire (frames.header 0 + "
+        "frames.minimum 0 + frames.wire_overhead 0); it must be at least 1 B",
+    ),
+    "a receiver under compat": (
+        'compat = "ns3"\n' + STAR + ONE + '[nic.receiver]\nxoff = "64KB"\n',
+        's.toml:9: nic.receiver.xoff = "64KB": hosts of compat = "ns3" keep up with their links: it has no receiver',
+    ),
+    "a receiver of one host under compat": (
+        'compat = "ns3"\n' + STAR + ONE + '[[nic.override]]\nname = "h1"\nreceiver.buffer = "1MB"\n',
+        's.toml:10: nic.override.0.receiver.buffer = "1MB": hosts of compat = "ns3" keep up with their links: it has '
+        "no receiver",
+    ),
     "no way of flow control": (
         STAR + ONE + '[link]\nflow_control = "credits"\n',
         's.toml:8: link.flow_control = "credits": must be "pfc" or "credit"',

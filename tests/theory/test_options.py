@@ -216,6 +216,53 @@ def test_a_refreshed_credit_is_told_sixteen_times_more() -> None:
     assert len(rows) == 17 and (np.diff(rows["time_ps"]) == 10 * US).all()
 
 
+LOST_CREDITS = {"kind": "loss", "link": ["h1", "sw0"], "from": "h1", "rate": 1, "frames": ["credit"]}
+
+
+@pytest.mark.parametrize(("refresh", "done"), [({}, True), ({"credit_refresh": "off"}, False)])
+def test_credits_that_get_lost_are_told_again_by_default(refresh: dict[str, Any], done: bool) -> None:
+    """All credit frames of the receiver are lost for 50 us: the lane runs dry until a refresh, 100 us later."""
+    fault = LOST_CREDITS | {"start": "10us", "end": "60us"}
+    link = {"flow_control": "credit"} | refresh
+    rows = [flow_of("gold", "h0", "h1", "1MB")]
+    outcome = run(star(2, rows, link=link, fault=[fault], until="3ms"), packets=True)
+    assert (outcome.ops["done_ps"][0] >= 0) == done
+    sent = outcome.packets("sw0->h1")["time_ps"]
+    last_before = sent[sent < 60 * US][-1]
+    assert 10 * US < last_before < 20 * US  # 64 KiB after the last credit that came through
+    if done:
+        # The frame that begins last before the lane is dry is told again 100 us after its start.
+        lost = outcome.packets("h1->sw0", CREDIT)["time_ps"]
+        told = int(lost[lost < 60 * US][-1]) + 100 * US
+        assert told in lost
+        assert told + US < sent[sent > 60 * US][0] < told + 2 * US
+    else:
+        assert (sent < 60 * US).all()
+
+
+def test_credits_are_told_again_where_their_frames_can_be_lost_and_nowhere_else() -> None:
+    """Only at the port that sends them, only by a loss that hits them, only if the scenario does not say itself."""
+
+    def refreshed(*faults: dict[str, Any], **link: Any) -> dict[str, int]:
+        rows = [flow_of("gold", "h0", "h1", "1B")]
+        item = compiled(star(2, rows, link={"flow_control": "credit"} | link, fault=list(faults), until="1ms"))
+        found = dict(zip(item.port_names, item.plan.port_credit_refresh_ps.tolist(), strict=True))
+        return {name: value for name, value in found.items() if value}
+
+    assert refreshed() == {}
+    assert refreshed(LOST_CREDITS) == {"h1->sw0": 100 * US}
+    both = {key: value for key, value in LOST_CREDITS.items() if key != "from"}
+    assert refreshed(both) == {"h1->sw0": 100 * US, "sw0->h1": 100 * US}
+    assert refreshed(LOST_CREDITS, credit_refresh="off") == {}
+    assert set(refreshed(LOST_CREDITS, credit_refresh="7us").values()) == {7 * US}
+    assert len(refreshed(credit_refresh="7us")) == 4
+    for harmless in (LOST_CREDITS | {"frames": ["data", "ack"]}, LOST_CREDITS | {"rate": 0}):
+        assert refreshed(harmless) == {}
+    for gone in ({"kind": "link-down", "link": ["h1", "sw0"]}, {"kind": "reboot", "switch": "sw0"}):
+        assert refreshed(gone | {"start": "1us", "end": "2us"}) == {}
+    assert refreshed(LOST_CREDITS, flow_control="pfc") == {}
+
+
 def test_the_pause_behind_a_pause() -> None:
     """Incast over a trunk: the switch of the senders pauses them because its trunk is paused by the one behind it."""
     rows = [flow_of("gold", f"h{index}", "h4", "4MB") for index in range(4)]

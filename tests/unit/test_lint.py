@@ -592,6 +592,27 @@ WAVE = {"kind": "incast", "size": "1B", "receiver": "h0", "fan_in": 2}
             'workload.1.shift: has no effect: it belongs to pattern = "shift"',
         ),
         ({"workload": [WAVE | {"period": "1us"}]}, "workload.0.period: has no effect: there is one wave"),
+        (
+            {"link": {"tier": {"host": {"credit_buffer": "1MB"}}}},
+            'link.tier.host.credit_buffer: has no effect: no link has flow_control = "credit"',
+        ),
+        (
+            {"link": {"credit_refresh": "1us"}},
+            'link.credit_refresh: has no effect: no link has flow_control = "credit"',
+        ),
+        (
+            {"nic": {"receiver": {"xoff": "100KB"}}},
+            "nic.receiver.xoff: has no effect: only a [[fault]] of kind slow-receiver fills that buffer",
+        ),
+        (
+            {"nic": {"override": [{"name": "h0", "receiver": {"buffer": "1MB"}}]}},
+            "nic.override.0.receiver.buffer: has no effect: only a [[fault]] of kind slow-receiver fills that buffer",
+        ),
+        (
+            {"switch": {"watchdog": {"action": "forward"}}},
+            "switch.watchdog.action: has no effect: there is no watchdog without a detection_time",
+        ),
+        ({"routing": {"convergence": "1us"}}, "routing.convergence: has no effect: no link goes down"),
     ],
 )
 def test_a_setting_without_effect_is_a_warning(settings: dict[str, Any], warning: str) -> None:
@@ -608,6 +629,22 @@ def test_a_setting_without_effect_is_a_warning(settings: dict[str, Any], warning
         {"nic": {"cc": {"decrease_timer": "9us", "clamp_target": True}, "window": "4096B"}},
         {"nic": {"cc": {"rate": "1Gbps"}, "override": [{"name": "h0", "cc": {"kind": "fixed"}}]}},
         {"workload": [SPREAD | {"pattern": "shift", "shift": 2}, WAVE | {"period": "1us", "waves": 2}]},
+        {"link": {"credit_buffer": "1MB", "override": [{"between": ["h0", "sw0"], "flow_control": "credit"}]}},
+        {
+            "switch": {
+                "watchdog": {"action": "alert"},
+                "override": [{"name": "sw0", "watchdog": {"detection_time": "1s"}}],
+            }
+        },
+        {
+            "until": "1ms",
+            "nic": {"receiver": {"xoff": "100KB"}},
+            "routing": {"convergence": "1us"},
+            "fault": [
+                {"kind": "slow-receiver", "host": "h0", "rate": "1Gbps"},
+                {"kind": "reboot", "switch": "sw0", "start": "1us"},
+            ],
+        },
     ],
 )
 def test_settings_with_effect_and_defaults_are_no_warnings(settings: dict[str, Any]) -> None:

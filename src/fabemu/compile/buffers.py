@@ -162,7 +162,6 @@ def compile_buffers(
         "pq_pfc_obey": np.repeat(has_pfc, len(classes)),
         "port_credit": wiring.credit_bytes > 0,
         "pq_credit_bytes": np.repeat(wiring.credit_bytes, len(classes)),
-        "port_credit_refresh_ps": wiring.credit_refresh_ps,
     }
     mapped = any(switch.class_map for switch in switches)
     guaranteed = scenario.compat != "ns3" and not short and not unpaused and not mapped

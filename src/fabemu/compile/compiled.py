@@ -19,7 +19,7 @@ from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
 from fabemu.hashing import STREAM_ECMP, hash64, low32
 from fabemu.ideal import ideal_completion_ps
-from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, VERB_READ, Plan
+from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, VERB_READ, VERB_SEND, Plan
 from fabemu.routing import Routes, reachable, shortest_paths
 from fabemu.scenario.device import Switch
 from fabemu.scenario.model import Scenario
@@ -98,7 +98,7 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         flows = compile_workload(scenario, fabric, base_dir, host_rate_bps)
     routes = shortest_paths(wiring.ports)
     _check_flows(flows, fabric, wiring, routes, len(scenario.classes))
-    _check_reads(flows, scenario.nic.mtu)
+    _check_verbs(flows, scenario)
 
     ns3 = scenario.compat == "ns3"
     switches = [
@@ -203,8 +203,16 @@ def _ecmp_seeds(seed: int, fabric: Fabric, switches: list[Switch]) -> NDArray[np
     return seeds
 
 
-def _check_reads(flows: FlowTable, mtu_bytes: int) -> None:
-    """Raise ScenarioError for READs whose packets one request cannot name."""
+def _check_verbs(flows: FlowTable, scenario: Scenario) -> None:
+    """Raise ScenarioError for SENDs of no byte at all on the wire, and READs whose packets one request cannot name."""
+    mtu_bytes, frames = scenario.nic.mtu, scenario.frames
+    if max(frames.header_bytes, frames.minimum) + frames.wire_overhead == 0:
+        for flow in np.flatnonzero((flows.verb == VERB_SEND) & (flows.bytes == 0))[:1].tolist():
+            message = (
+                f"flow {flow}: a SEND of 0 B is a frame of 0 B on the wire (frames.header 0 + frames.minimum 0 + "
+                "frames.wire_overhead 0); it must be at least 1 B"
+            )
+            raise ScenarioError(Problem("", "frames.header", message))
     largest = READ_PACKETS_MAX * mtu_bytes
     for flow in np.flatnonzero((flows.verb == VERB_READ) & (flows.bytes > largest))[:1].tolist():
         message = f"flow {flow}: a READ of {flows.bytes[flow]:,} B has more than 2^23 packets of {mtu_bytes:,} B"

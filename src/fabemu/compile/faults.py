@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fabemu.compile.buffers import FrameLimits
 from fabemu.compile.routes import Detour, Tables, compile_routes
-from fabemu.compile.wiring import Wiring
+from fabemu.compile.wiring import CREDIT_REFRESH_AUTO, Wiring
 from fabemu.errors import Problem, ScenarioError
 from fabemu.plan import (
     ACTION_ECN,
@@ -47,12 +47,16 @@ from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
 from fabemu.units import format_bytes
 
+CREDIT_REFRESH_PS = 100_000_000
+"""How often credits are told again where the frame that told them can be lost, if the scenario does not say."""
+
 REPEATS_MAX = 100_000
 """Times that one fault happens."""
 
 _Q32 = 1 << 32
 _UNLIMITED = -1
 _PFC_KIND = FRAME_KINDS.index("pfc")
+_CREDIT_KIND = FRAME_KINDS.index("credit")
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class _Compiler:
     dead: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by port: when its link is down
     loss_rows: list[tuple[float | None, float | None]] = field(default_factory=list)  # rate or bit error rate
     taken: dict[tuple[Any, ...], list[tuple[int, int, int]]] = field(default_factory=dict)  # times of settings, fault
+    credits_lost: set[int] = field(default_factory=set)  # ports whose credit frames may get lost
     may_lose: bool = False
 
     @property
@@ -235,6 +240,8 @@ class _Compiler:
                     continue
                 for kind in sorted(set(fault.frames)):
                     self.claim(index, fault, "loss", sender, kind)
+                if mask >> _CREDIT_KIND & 1 and (fault.rate or fault.ber):
+                    self.credits_lost.add(sender)
                 self.act(fault.start, ACTION_LOSS, sender, mask, row)
                 self.act(self.end_of(fault), ACTION_LOSS, sender, mask, NONE)
 
@@ -362,6 +369,16 @@ class _Compiler:
             history.append((time_ps, frozenset(dead)))
         return history
 
+    def credit_refresh_ps(self) -> NDArray[np.int64]:
+        """(P,) how long after a credit frame its port says the same again, 0 for never.
+
+        A link that goes down needs none: its credits are those of the start when it comes up.
+        """
+        refresh = self.wiring.credit_refresh_ps.copy()
+        may_lose = np.isin(np.arange(len(refresh)), list(self.credits_lost))
+        refresh[refresh == CREDIT_REFRESH_AUTO] = 0
+        return np.where(may_lose & (self.wiring.credit_refresh_ps == CREDIT_REFRESH_AUTO), CREDIT_REFRESH_PS, refresh)
+
     def loss_q32(self, size_max: int) -> NDArray[np.uint64]:
         """(rows * (size_max + 1),) probability that a frame is corrupt, by its size."""
         table = np.zeros((len(self.loss_rows), size_max + 1), dtype=np.uint64)
@@ -437,6 +454,7 @@ def compile_faults(
             "action_value": np.array(columns[4], dtype=np.int64),
             "route_epochs": len(tables.route),
             "loss_size_max": size_max,
+            "port_credit_refresh_ps": work.credit_refresh_ps(),
             "loss_q32": work.loss_q32(size_max),
         },
         tables,

@@ -18,6 +18,9 @@ from fabemu.topology.cable import Fabric
 CREDIT_BLOCK_BYTES = 64
 """Unit of credits."""
 
+CREDIT_REFRESH_AUTO = -1
+"""Refresh of credits that depends on whether their frames can be lost."""
+
 PORTS_MAX = 65_535
 """Ports of one device."""
 
@@ -31,7 +34,7 @@ class Wiring:
     delay_ps: NDArray[np.int64]  # (P,) propagation
     names: tuple[str, ...]  # (P,) "leaf0->spine1", with "#0", "#1", ... where cables are parallel
     credit_bytes: NDArray[np.int64]  # (P,) receive buffer of each class on a link with credits, whole blocks; else 0
-    credit_refresh_ps: NDArray[np.int64]  # (P,) 0 for none
+    credit_refresh_ps: NDArray[np.int64]  # (P,) 0 for none, CREDIT_REFRESH_AUTO
 
     def host_rate_bps(self) -> NDArray[np.int64]:
         """(H,) sum of the rates of the ports of every host; 0 for an isolated one."""
@@ -68,7 +71,8 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
         cable_rate[index], cable_delay[index] = link.rate, link.delay_ps
         if link.flow_control == "credit":
             cable_credit[index] = max(1, link.credit_buffer // CREDIT_BLOCK_BYTES) * CREDIT_BLOCK_BYTES
-            cable_refresh[index] = 0 if link.credit_refresh == "off" else link.credit_refresh
+            refresh = link.credit_refresh
+            cable_refresh[index] = 0 if refresh == "off" else CREDIT_REFRESH_AUTO if refresh == "auto" else refresh
         mark = f"#{number}" if parallel[pair] > 1 else ""
         port_names[port_of[index, 0]] = f"{name_a}->{name_b}{mark}"
         port_names[port_of[index, 1]] = f"{name_b}->{name_a}{mark}"

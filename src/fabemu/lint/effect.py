@@ -7,7 +7,9 @@ from typing import Any
 
 from fabemu.lint.finding import Finding, Rule
 from fabemu.lint.subject import Subject
-from fabemu.scenario.device import CongestionControl, Switch
+from fabemu.scenario.device import CongestionControl, Link, Switch
+from fabemu.scenario.fault import Flap, LinkDown, Reboot, Routing, SlowReceiver
+from fabemu.scenario.incident import Receiver, Watchdog
 from fabemu.scenario.model import Scenario
 from fabemu.scenario.workload import Incast, Permutation
 from fabemu.units import parse_time_ps
@@ -46,7 +48,7 @@ RULES = (NO_EFFECT,)
 def without_effect(subject: Subject) -> list[Finding]:
     """FB901."""
     scenario = subject.scenario
-    found = [*_nic(scenario), *_workloads(scenario)]
+    found = [*_credits(scenario), *_incidents(scenario), *_nic(scenario), *_workloads(scenario)]
     if scenario.compat == "ns3":
         found = [*_classes(scenario), *_switch(scenario), *found]
     return [NO_EFFECT.at(key, f"has no effect: {reason}") for key, reason in found]
@@ -60,14 +62,54 @@ def _classes(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 def _switch(scenario: Scenario) -> Iterator[tuple[str, str]]:
     default = Switch()
-    table = scenario.switch
-    places: list[tuple[str, Any]] = [("switch", table)]
-    places += [(f"switch.tier.{tier}", over) for tier, over in table.tier.items()]
-    places += [(f"switch.override.{index}", over) for index, over in enumerate(table.override)]
-    for place, over in places:
+    for place, over in _tables(scenario.switch, "switch"):
         for path, reason in _NS3.items():
             if _value(over, path) not in (None, _value(default, path)):
                 yield ".".join((place, *path)), reason
+
+
+def _tables(table: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """[link] or [switch], its tiers and its overrides, each with its key path."""
+    yield name, table
+    yield from ((f"{name}.tier.{tier}", over) for tier, over in table.tier.items())
+    yield from ((f"{name}.override.{index}", over) for index, over in enumerate(table.override))
+
+
+def _changed(table: Any, default: Any) -> Iterator[str]:
+    """Keys of a table, whole or partial, that are set away from their defaults."""
+    if table is not None:
+        for key in type(default).model_fields:
+            if getattr(table, key) not in (None, getattr(default, key)):
+                yield key
+
+
+def _credits(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    places = list(_tables(scenario.link, "link"))
+    if any(table.flow_control == "credit" for _, table in places):
+        return
+    for place, table in places:
+        for key in _changed(table, Link()):
+            if key.startswith("credit_"):
+                yield f"{place}.{key}", 'no link has flow_control = "credit"'
+
+
+def _incidents(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Receivers without a fault that makes them slow, watchdogs that are off, routing that need not react."""
+    if not any(isinstance(fault, SlowReceiver) for fault in scenario.fault):
+        places = [("nic", scenario.nic.receiver)]
+        places += [(f"nic.override.{index}", over.receiver) for index, over in enumerate(scenario.nic.override)]
+        for place, table in places:
+            for key in _changed(table, Receiver()):
+                yield f"{place}.receiver.{key}", "only a [[fault]] of kind slow-receiver fills that buffer"
+    dogs = [(place, table.watchdog) for place, table in _tables(scenario.switch, "switch")]
+    if not any(dog is not None and dog.detection_time not in (None, "off") for _, dog in dogs):
+        for place, dog in dogs:
+            for key in _changed(dog, Watchdog()):
+                yield f"{place}.watchdog.{key}", "there is no watchdog without a detection_time"
+    if not any(isinstance(fault, (Flap, LinkDown, Reboot)) for fault in scenario.fault):
+        for key in _changed(scenario.routing, Routing()):
+            if key != "override":
+                yield f"routing.{key}", "no link goes down"
 
 
 def _value(table: Any, path: tuple[str, ...]) -> Any:

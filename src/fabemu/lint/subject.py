@@ -58,9 +58,11 @@ class Subject:
     def largest_frame_bytes(self) -> int:
         """The largest frame of any kind (MODEL 3)."""
         plan = self.plan
-        extra = max(plan.reth_bytes, plan.aeth_bytes if (plan.qp_verb == VERB_READ).any() else 0)
+        reads = bool((plan.qp_verb == VERB_READ).any())
+        extra = max(plan.reth_bytes, plan.aeth_bytes if reads else 0)
         data = -(-plan.mtu_bytes // plan.pad_bytes) * plan.pad_bytes + plan.header_bytes + extra
-        return max(data, plan.ack_bytes, plan.cnp_bytes, plan.frame_min_bytes)
+        request = plan.read_request_bytes if reads else 0
+        return max(data, request, plan.ack_bytes, plan.cnp_bytes, plan.frame_min_bytes)
 
     @cached_property
     def pfc_frame_bytes(self) -> int:

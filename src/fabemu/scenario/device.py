@@ -13,9 +13,9 @@ from fabemu.scenario.presets import DCQCN_PRESETS, DcqcnPreset
 from fabemu.scenario.quantity import (
     Alpha,
     AlphaOrAuto,
+    AutoDurationOrOff,
     CellSize,
     Duration,
-    DurationOrOff,
     Flag,
     HashSeed,
     Length,
@@ -163,8 +163,10 @@ class Link(Table):
     credit_buffer: PositiveSize = optional(
         "64KiB", description="credit: receive buffer of each class at either end, in whole blocks of 64 B"
     )
-    credit_refresh: DurationOrOff = optional(
-        "off", description="credit: told again after this time, in case the frame was lost; at most 16 times in a row"
+    credit_refresh: AutoDurationOrOff = optional(
+        "auto",
+        description="credit: told again after this time, in case the frame was lost; at most 16 times in a row; auto:"
+        " 100us at the ends whose credit frames a [[fault]] of kind loss can corrupt, else off",
     )
 
     @model_validator(mode="before")

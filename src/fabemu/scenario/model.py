@@ -28,7 +28,7 @@ from fabemu.scenario.device import (
 )
 from fabemu.scenario.fabric import AnyFabric, close_to
 from fabemu.scenario.fault import AnyFault, Routing, fault_rules
-from fabemu.scenario.incident import Deadlock
+from fabemu.scenario.incident import Deadlock, Receiver
 from fabemu.scenario.presets import NS3_DEFAULTS
 from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, Flag, IntervalOrOff, Text, Time, is_printable, named
 from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overlay, raise_broken
@@ -212,12 +212,17 @@ def _ns3_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
         return
     switch, deadlock, nic = parts.get("switch"), parts.get("deadlock"), parts.get("nic")
     if nic is not None:
+        usual = Receiver()
         if nic.first_psn != 0:
             yield ("nic", "first_psn"), 'packet numbers of compat = "ns3" begin with 0'
         tables = [(("nic",), nic), *((("nic", "override", index), over) for index, over in enumerate(nic.override))]
         for at, item in tables:
             if item.retransmission == "selective":
                 yield (*at, "retransmission"), 'compat = "ns3" knows go-back-n only'
+            for key in Receiver.model_fields:
+                given = None if item.receiver is None else getattr(item.receiver, key)
+                if given not in (None, getattr(usual, key)):
+                    yield (*at, "receiver", key), 'hosts of compat = "ns3" keep up with their links: it has no receiver'
     if deadlock is not None and deadlock.interval != "off":
         yield ("deadlock", "interval"), 'compat = "ns3" has no checks for deadlocks'
     if switch is not None:

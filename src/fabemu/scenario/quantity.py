@@ -218,7 +218,7 @@ Duration = Annotated[int, _time(above=0)]
 """Picoseconds, above zero."""
 Interval = Annotated[int, _time(minimum=100_000)]
 """Picoseconds, at least 100 ns."""
-DurationOrOff = Annotated[int | Literal["off"], _time(above=0, words=("off",))]
+AutoDurationOrOff = Annotated[int | Literal["auto", "off"], _time(above=0, words=("auto", "off"))]
 IntervalOrOff = Annotated[int | Literal["off"], _time(minimum=100_000, words=("off",))]
 """Picoseconds, at least 100 ns: shorter samples say nothing that packets do not, in far more bytes."""
 Rate = Annotated[int, Quantity(units.parse_rate_bps, units.format_rate, "bit/s", "400Gbps", maximum=RATE_LIMIT_BPS)]

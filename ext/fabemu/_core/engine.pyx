@@ -23,6 +23,7 @@ from .packet cimport packet_t
 from .pfc cimport pause_row
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
+from .rings cimport arena_free
 from .rng cimport fold64
 from .state cimport (control_t, engine_t, express_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      record_buffer_t, rx_t, switch_t, worker_t)
@@ -435,15 +436,10 @@ cdef class Engine:
         if e.creation != NULL:
             creation_free(e, <creation_t*>e.creation)
             free(e.creation)
-        if e.ports != NULL:
-            for index in range(e.plan.port_count):
-                free(e.ports[index].ring)
+        arena_free(&e.arena)
         if e.pendings != NULL:
             for index in range(e.plan.port_count):
                 free(e.pendings[index].buffer)
-        if e.queues != NULL:
-            for index in range(<int64_t>e.plan.port_count * e.plan.class_count):
-                free(e.queues[index].buffer)
         if e.switches != NULL:
             for index in range(e.plan.node_count - e.plan.host_count):
                 free(e.switches[index].held)
@@ -459,9 +455,6 @@ cdef class Engine:
                 free(e.outboxes[index].control.buffer)
                 free(e.outboxes[index].ready.entries)
         actions_free(e)
-        if e.receivers != NULL:
-            for index in range(e.host_port_count):
-                free(e.receivers[index].buffer)
         free(e.receivers)
         free(e.watchdogs)
         free(e.watches)

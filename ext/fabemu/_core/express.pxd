@@ -10,7 +10,7 @@ from libc.stdlib cimport realloc
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, unlikely, prefetch,
                      prefetch_write, FAULT_MEMORY, FOREVER, KIND_MASK, KINDS_OF_LINKS)
-from .packet cimport packet_t, packet_class, packets_grow
+from .packet cimport packet_t, packet_class
 from .state cimport engine_t, express_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_TIME_SHIFT
 from .credit cimport pending_send
@@ -18,6 +18,7 @@ from .ecmp cimport ecmp_choose, ecmp_row
 from .inbox cimport inbox_add, inbox_sort
 from .link cimport burst_t, burst_close, burst_open, burst_send
 from .mmu cimport mmu_charge
+from .rings cimport packets_grow
 from .stats cimport stats_area, stats_sent
 from .switch cimport ctz, switch_dequeue, switch_mark
 from .ties cimport sort_ports
@@ -242,7 +243,7 @@ cdef inline void express_leave(engine_t* e, switch_t* mmu, int32_t first_port, p
     else:
         mmu.lossy_bytes += entry.packet.size
     if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not packets_grow(&queue.buffer, &queue.mask, queue.head):
+        if not packets_grow(&e.arena, &queue.buffer, &queue.mask, queue.head):
             e.fault.code = FAULT_MEMORY
             return
     place = &queue.buffer[queue.tail & queue.mask]

@@ -8,8 +8,9 @@ Order     busy_until, then the ring's tail: a packet is visible to the receiver 
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
                      FAULT_BUSY, FAULT_MEMORY, KIND_CORRUPT, KIND_MASK, PSN_MASK, WATCH_LOSS, WATCH_RECORD)
-from .packet cimport packet_t, packets_grow
+from .packet cimport packet_t
 from .plan cimport plan_t
+from .rings cimport packets_grow
 from .rng cimport loss_draw
 from .state cimport engine_t, worker_t, port_t
 from .trace cimport packet_row_t, record_append
@@ -96,7 +97,7 @@ cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t
         e.fault.port = port_id
         return NULL
     if unlikely(receiver.tail - receiver.head == receiver.mask + 1):
-        if not packets_grow(&receiver.ring, &receiver.mask, receiver.head):
+        if not packets_grow(&e.arena, &receiver.ring, &receiver.mask, receiver.head):
             e.fault.code = FAULT_MEMORY
             return NULL
     port.busy_until_ps = now + wire_ps
@@ -166,7 +167,7 @@ cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t po
         e.fault.port = port_id
         return
     if unlikely(burst.tail - burst.head == burst.mask + 1):
-        if not packets_grow(&burst.receiver.ring, &burst.receiver.mask, burst.head):
+        if not packets_grow(&e.arena, &burst.receiver.ring, &burst.receiver.mask, burst.head):
             e.fault.code = FAULT_MEMORY
             return
         burst.ring = burst.receiver.ring

@@ -1,12 +1,10 @@
 """The packet: 32 bytes, held by value in rings.
 
-Owns      packet_t; the growth of rings of packets.
+Owns      packet_t, and what can be read off one.
 Invariant sizeof(packet_t) == 32 (two to a cache line; checked when the engine is made).
 Order     a copy writes the whole packet first and single fields afterwards, so that no wide load follows a narrow
           store.
 """
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT, KIND_CREDIT, KIND_PFC
 
 cdef struct packet_t:
@@ -29,20 +27,3 @@ cdef inline uint32_t packet_class(const packet_t* packet) noexcept nogil:
 cdef inline bint packet_is_of_link(const packet_t* packet) noexcept nogil:
     """A frame of flow control, which is not buffered; not if it is corrupt."""
     return packet.kind == KIND_PFC or packet.kind == KIND_CREDIT
-
-
-cdef inline bint packets_grow(packet_t** buffer, uint32_t* mask, uint32_t head) noexcept nogil:
-    """Double a full ring (8 places at first) whose oldest packet is at `head`; False if there is no memory."""
-    cdef uint32_t capacity = mask[0] + 1
-    cdef uint32_t grown = 2 * capacity if capacity > 0 else 8
-    cdef uint32_t index, position
-    cdef packet_t* larger = <packet_t*>malloc(grown * sizeof(packet_t))
-    if larger == NULL:
-        return False
-    for index in range(capacity):
-        position = head + index
-        memcpy(&larger[position & (grown - 1)], &buffer[0][position & mask[0]], sizeof(packet_t))
-    free(buffer[0])
-    buffer[0] = larger
-    mask[0] = grown - 1
-    return True

@@ -9,13 +9,14 @@ Order     a service ends as a timer, before QP timeouts, and its frame is then d
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CROSSED_RECEIVER, CROSSED_STORM,
                      DROP_RECEIVER_FULL, EVENT_TIMER, FAULT_MEMORY, FOREVER, KIND_DATA, NONE, TIMER_SERVICE)
-from .packet cimport packet_t, packet_class, packets_grow
+from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, pause_t, port_t, receiver_t
 from .memory cimport zeroed
 from .heaps cimport event_key, events_push
 from .credit cimport credit_free
 from .nic cimport host_arrival
 from .pfc cimport pause_begin, pfc_lower, pfc_want_frame
+from .rings cimport packets_grow
 from .stats cimport drop_record
 from .wake cimport events_count, wake_at
 
@@ -95,7 +96,7 @@ cdef inline bint receiver_takes(engine_t* e, worker_t* w, int32_t node, int32_t 
         credit_free(e, w, port_id, klass, packet.size, now)
         return True
     if receiver.tail - receiver.head == receiver.mask + 1:
-        if not packets_grow(&receiver.buffer, &receiver.mask, receiver.head):
+        if not packets_grow(&e.arena, &receiver.buffer, &receiver.mask, receiver.head):
             e.fault.code = FAULT_MEMORY
             return True
     place = &receiver.buffer[receiver.tail & receiver.mask]

@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_LINK_DOWN,
                      DROP_NO_ROUTE, DROP_WATCHDOG, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, NONE,
                      UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
-from .packet cimport packet_t, packet_class, packets_grow
+from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
@@ -16,6 +16,7 @@ from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
 from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, pending_send
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
+from .rings cimport packets_grow
 from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
 from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports
@@ -59,7 +60,7 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
                                 int32_t klass, queue_t* queue, ps_t now) noexcept nogil:
     """Take the head off an egress queue and release its bytes; True if its PG now wants XON.
 
-    The packet stays readable at head - 1 until the next one is queued.
+    The packet stays readable in its place until the next one is queued.
     """
     cdef const packet_t* packet = &queue.buffer[queue.head & queue.mask]
     cdef int32_t ingress_id = first_port + packet.ingress
@@ -69,6 +70,9 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
     queue.head += 1
     queue.bytes -= size
     if queue.head == queue.tail:
+        # From the start again: a queue that is short most of the time stays in few cache lines.
+        queue.head = 0
+        queue.tail = 0
         port.waiting_mask &= <uint8_t>~(1 << klass)
     mmu_release(e, mmu, pg, size)
     if unlikely(mmu.unusual & (UNUSUAL_WEIGHTS | UNUSUAL_CREDIT)):
@@ -276,7 +280,7 @@ cdef inline void queue_put(engine_t* e, queue_t* queue, port_t* egress, uint16_t
     if queue.bytes > queue.bytes_max:
         queue.bytes_max = queue.bytes
     if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not packets_grow(&queue.buffer, &queue.mask, queue.head):
+        if not packets_grow(&e.arena, &queue.buffer, &queue.mask, queue.head):
             e.fault.code = FAULT_MEMORY
             return
     place = &queue.buffer[queue.tail & queue.mask]

@@ -5,7 +5,6 @@ Invariant an action at t runs after every event before t and before any event at
           device only, and wakes it for what it leaves behind.
 Order     docs/MODEL.md 18: by time, then as listed.
 """
-from libc.stdlib cimport free
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, ACTION_ECN, ACTION_HEADROOM,
                      ACTION_LINK_DOWN, ACTION_LINK_UP, ACTION_LOSS, ACTION_MAP, ACTION_PFC, ACTION_RECEIVER,
@@ -48,13 +47,13 @@ cdef inline int actions_init(engine_t* e, plan) except -1:
     e.plan.loss_row_entries = plan.loss_size_max + 1
     e.plan.route_epoch_entries = len(plan.route) // plan.route_epochs
     e.action_next_ps = e.plan.action_time_ps[0]
-    e.down = <uint8_t*>zeroed(e.plan.port_count, 1)
-    e.lossy = <uint8_t*>zeroed(e.plan.port_count, 1)
-    e.loss_row = <int32_t*>zeroed(8 * <size_t>e.plan.port_count, sizeof(int32_t))
-    e.headroom_most_bytes = <int64_t*>zeroed(queue_count, sizeof(int64_t))
+    e.down = <uint8_t*>zeroed(&e.arena, e.plan.port_count, 1)
+    e.lossy = <uint8_t*>zeroed(&e.arena, e.plan.port_count, 1)
+    e.loss_row = <int32_t*>zeroed(&e.arena, 8 * <size_t>e.plan.port_count, sizeof(int32_t))
+    e.headroom_most_bytes = <int64_t*>zeroed(&e.arena, queue_count, sizeof(int64_t))
     memcpy(e.headroom_most_bytes, pointer(plan.pq_headroom_bytes), queue_count * sizeof(int64_t))
-    e.headroom_added_bytes = <int64_t*>zeroed(e.plan.node_count - e.plan.host_count, sizeof(int64_t))
-    e.epoch_is_whole = <uint8_t*>zeroed(plan.route_epochs, 1)
+    e.headroom_added_bytes = <int64_t*>zeroed(&e.arena, e.plan.node_count - e.plan.host_count, sizeof(int64_t))
+    e.epoch_is_whole = <uint8_t*>zeroed(&e.arena, plan.route_epochs, 1)
     for index in range(8 * <int64_t>e.plan.port_count):
         e.loss_row[index] = NONE
     for index in range(plan.route_epochs):
@@ -63,15 +62,6 @@ cdef inline int actions_init(engine_t* e, plan) except -1:
     if e.express_wanted:
         e.express = e.epoch_is_whole[0]
     return 0
-
-
-cdef inline void actions_free(engine_t* e) noexcept nogil:
-    free(e.down)
-    free(e.lossy)
-    free(e.loss_row)
-    free(e.headroom_most_bytes)
-    free(e.headroom_added_bytes)
-    free(e.epoch_is_whole)
 
 
 cdef inline void fault_begin(switch_t* mmu) noexcept nogil:

@@ -4,9 +4,9 @@ Owns      the control queues of a host's ports; the comparison of packet numbers
 Invariant a control queue is a FIFO, and its frames go before the data of their class.
 Order     docs/MODEL.md 10 and 11.
 """
-from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CLASS_SHIFT, FAULT_MEMORY, KIND_CNP,
                      KIND_READ, PSN_MASK)
+from .memory cimport ring_grow
 from .packet cimport packet_t
 from .state cimport engine_t, worker_t, port_t, control_t, control_queue_t
 from .link cimport link_begin, link_commit, link_wire_ps
@@ -34,20 +34,10 @@ cdef inline control_queue_t* outbox_control(engine_t* e, int32_t port_id, int32_
 cdef inline void control_push(engine_t* e, worker_t* w, int32_t port_id, int32_t klass,
                               const control_t* entry) noexcept nogil:
     cdef control_queue_t* queue = outbox_control(e, port_id, klass)
-    cdef uint64_t capacity, grown, index
-    cdef control_t* buffer
     if unlikely(queue.tail - queue.head == queue.mask + 1):
-        capacity = queue.mask + 1
-        grown = 2 * capacity if capacity > 0 else 4
-        buffer = <control_t*>malloc(grown * sizeof(control_t))
-        if buffer == NULL:
+        if not ring_grow(&e.arena, <void**>&queue.buffer, &queue.mask, <uint32_t>queue.head, 4, sizeof(control_t)):
             e.fault.code = FAULT_MEMORY
             return
-        for index in range(queue.head, queue.tail):
-            buffer[index & (grown - 1)] = queue.buffer[index & queue.mask]
-        free(queue.buffer)
-        queue.buffer = buffer
-        queue.mask = grown - 1
     queue.buffer[queue.tail & queue.mask] = entry[0]
     queue.buffer[queue.tail & queue.mask].flags |= <uint8_t>(klass << CLASS_SHIFT)
     queue.tail += 1

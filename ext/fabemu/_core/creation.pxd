@@ -153,7 +153,6 @@ cdef inline void creation_free(engine_t* e, creation_t* c) noexcept nogil:
             free(c.lists[port].qps)
     free(c.lists)
     free(c.transmitting)
-    free(c.starts.entries)
     free(c.heap)
 
 

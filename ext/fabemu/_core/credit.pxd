@@ -6,10 +6,10 @@ Order     the totals in a credit frame are those of the instant at which it star
           before arrivals of other frames of that instant.
 Source    InfiniBand Architecture, volume 1, section 7.9 (absolute credits, blocks of 64 bytes); docs/MODEL.md 7.
 """
-from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CREDIT_REPEATS, DROP_CORRUPT,
                      FAULT_CREDIT, FAULT_MEMORY, FOREVER, KIND_MASK, KIND_CREDIT, KIND_PFC, NONE, PENDING_CREDIT,
                      PSN_MASK)
+from .memory cimport ring_grow
 from .packet cimport packet_t, packet_class
 from .state cimport credit_port_t, engine_t, lane_t, port_t, totals_t, worker_t
 from .link cimport link_begin, link_commit, link_wire_ps
@@ -99,21 +99,10 @@ cdef inline void pending_send(engine_t* e, worker_t* w, port_t* port, int32_t po
 
 cdef inline totals_t* credit_ring_put(engine_t* e, credit_port_t* ring) noexcept nogil:
     """Room for the totals of one more credit frame in flight."""
-    cdef uint32_t capacity, grown, index, position
-    cdef totals_t* larger
     if unlikely(ring.tail - ring.head == ring.mask + 1):
-        capacity = ring.mask + 1
-        grown = 2 * capacity if capacity > 0 else 4
-        larger = <totals_t*>malloc(grown * sizeof(totals_t))
-        if larger == NULL:
+        if not ring_grow(&e.arena, <void**>&ring.ring, &ring.mask, ring.head, 4, sizeof(totals_t)):
             e.fault.code = FAULT_MEMORY
             return NULL
-        for index in range(capacity):
-            position = ring.head + index
-            larger[position & (grown - 1)] = ring.ring[position & ring.mask]
-        free(ring.ring)
-        ring.ring = larger
-        ring.mask = grown - 1
     ring.tail += 1
     return &ring.ring[(ring.tail - 1) & ring.mask]
 

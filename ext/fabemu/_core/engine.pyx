@@ -10,24 +10,23 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 import numpy as np
 
 from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ, WATCH_RECORD)
-from .action cimport actions_free, actions_init
+from .action cimport actions_init
 from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .inbox cimport INBOX_BUCKETS
 from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
-from .memory cimport pointer, times, zeroed
+from .memory cimport arena_free, pointer, times, zeroed
 from .nic_send cimport frame_bytes_of
-from .options cimport options_free, options_init
+from .options cimport options_init
 from .packet cimport packet_t
 from .pfc cimport pause_row
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
-from .rings cimport arena_free
 from .rng cimport fold64
 from .state cimport (control_t, engine_t, express_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      record_buffer_t, rx_t, switch_t, worker_t)
-from .selective cimport companions_bytes, companions_free
+from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .transport cimport transport_holds, transport_init
 from .wake cimport WHEEL_SLOTS, wake_far
@@ -110,7 +109,9 @@ cdef class Engine:
     cdef int32_t last_status
 
     def __cinit__(self, plan, *, bint packets=False, bint express=True, int window_divisor=1):
-        self.e = <engine_t*>zeroed(1, sizeof(engine_t))
+        self.e = <engine_t*>calloc(1, sizeof(engine_t))
+        if self.e == NULL:
+            raise MemoryError("the engine does not fit")
         self.plan = plan
         self.finished = False
         self.last_status = RUNNING
@@ -118,7 +119,7 @@ cdef class Engine:
         self._allocate(packets, express)
         self._set_window(window_divisor)
         if plan.scheduler == SCHEDULER_CREATION:
-            self.e.creation = zeroed(1, sizeof(creation_t))
+            self.e.creation = zeroed(&self.e.arena, 1, sizeof(creation_t))
             creation_init(self.e, <creation_t*>self.e.creation)
         else:
             for host in range(self.e.plan.host_count):
@@ -224,7 +225,7 @@ cdef class Engine:
     cdef _read_nics(self, plan):
         cdef int32_t index
         cdef nic_profile_t* nic
-        self.e.plan.nic = <nic_profile_t*>zeroed(len(plan.nic_cc), sizeof(nic_profile_t))
+        self.e.plan.nic = <nic_profile_t*>zeroed(&self.e.arena, len(plan.nic_cc), sizeof(nic_profile_t))
         for index in range(len(plan.nic_cc)):
             nic = &self.e.plan.nic[index]
             nic.cc = plan.nic_cc[index]
@@ -276,12 +277,12 @@ cdef class Engine:
         e.frame_bytes_max = <int32_t>max(frame_bytes_of(e, p.mtu_bytes, max(p.reth_bytes, p.aeth_bytes)),
                                          p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.read_request_bytes)
         actions_init(e, plan)
-        e.ports = <port_t*>zeroed(p.port_count, sizeof(port_t))
-        e.queues = <queue_t*>zeroed(queue_count, sizeof(queue_t))
-        e.pauses = <pause_t*>zeroed(2 * queue_count, sizeof(pause_t))
-        e.pendings = <pending_queue_t*>zeroed(p.port_count, sizeof(pending_queue_t))
-        e.port_next_ps = times(p.port_count, FOREVER)
-        e.port_dirty = <uint8_t*>zeroed(p.port_count, 1)
+        e.ports = <port_t*>zeroed(&e.arena, p.port_count, sizeof(port_t))
+        e.queues = <queue_t*>zeroed(&e.arena, queue_count, sizeof(queue_t))
+        e.pauses = <pause_t*>zeroed(&e.arena, 2 * queue_count, sizeof(pause_t))
+        e.pendings = <pending_queue_t*>zeroed(&e.arena, p.port_count, sizeof(pending_queue_t))
+        e.port_next_ps = times(&e.arena, p.port_count, FOREVER)
+        e.port_dirty = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
         for index in range(p.port_count):
             port = &e.ports[index]
             port.kick_ps = FOREVER
@@ -310,9 +311,9 @@ cdef class Engine:
             queue.pause_since_ps = -1
             e.pauses[2 * index].xoff_ps = -1
             e.pauses[2 * index + 1].xoff_ps = -1
-        e.switches = <switch_t*>zeroed(p.node_count - p.host_count, sizeof(switch_t))
+        e.switches = <switch_t*>zeroed(&e.arena, p.node_count - p.host_count, sizeof(switch_t))
         e.egress_alpha_min_q16 = <int64_t*>zeroed(
-            <size_t>(p.node_count - p.host_count) * p.class_count, sizeof(int64_t))
+            &e.arena, <size_t>(p.node_count - p.host_count) * p.class_count, sizeof(int64_t))
         for node in range(p.host_count, p.node_count):
             for klass in range(p.class_count):
                 least = FOREVER
@@ -340,67 +341,67 @@ cdef class Engine:
                         mmu.held + (<int64_t>e.lossless_index[klass] * mmu.port_count + local) * mmu.port_count)
         options_init(e, plan)
         e.host_port_count = p.node_port_start[p.host_count]
-        e.hosts = <host_t*>zeroed(p.host_count, sizeof(host_t))
+        e.hosts = <host_t*>zeroed(&e.arena, p.host_count, sizeof(host_t))
         for node in range(p.host_count):
             e.hosts[node].qp_free = -1
             e.hosts[node].rx_free = -1
             e.hosts[node].next_op = p.host_op_start[node]
             e.hosts[node].timer_key_ps = FOREVER
             e.hosts[node].op_key_ps = FOREVER
-        e.outboxes = <outbox_t*>zeroed(<size_t>e.host_port_count * p.class_count, sizeof(outbox_t))
+        e.outboxes = <outbox_t*>zeroed(&e.arena, <size_t>e.host_port_count * p.class_count, sizeof(outbox_t))
         for index in range(<int64_t>e.host_port_count * p.class_count):
-            e.outboxes[index].control.mask = <uint64_t>0xffffffffffffffff
+            e.outboxes[index].control.mask = <uint32_t>0xffffffff
         e.wheel_stride = (p.node_count + 7) // 8 * 8
-        e.wheel = <uint8_t*>zeroed(WHEEL_SLOTS * e.wheel_stride, 1)
-        e.node_far_ps = times(p.node_count, FOREVER)
-        e.qp_slot = <int32_t*>zeroed(p.qp_count, sizeof(int32_t))
-        e.rx_slot = <int32_t*>zeroed(p.qp_count, sizeof(int32_t))
+        e.wheel = <uint8_t*>zeroed(&e.arena, WHEEL_SLOTS * e.wheel_stride, 1)
+        e.node_far_ps = times(&e.arena, p.node_count, FOREVER)
+        e.qp_slot = <int32_t*>zeroed(&e.arena, p.qp_count, sizeof(int32_t))
+        e.rx_slot = <int32_t*>zeroed(&e.arena, p.qp_count, sizeof(int32_t))
         memset(e.qp_slot, 0xff, p.qp_count * sizeof(int32_t))
         memset(e.rx_slot, 0xff, p.qp_count * sizeof(int32_t))
         if p.has_read:
-            e.read_max = <uint64_t*>zeroed(p.qp_count, sizeof(uint64_t))
-        e.op_posted_ps = times(p.op_count, -1)
-        e.op_first_ps = times(p.op_count, -1)
-        e.op_delivered_ps = times(p.op_count, -1)
-        e.op_done_ps = times(p.op_count, -1)
-        e.op_status = <uint8_t*>zeroed(p.op_count, 1)
-        e.op_waiting = <int32_t*>zeroed(p.op_count, sizeof(int32_t))
+            e.read_max = <uint64_t*>zeroed(&e.arena, p.qp_count, sizeof(uint64_t))
+        e.op_posted_ps = times(&e.arena, p.op_count, -1)
+        e.op_first_ps = times(&e.arena, p.op_count, -1)
+        e.op_delivered_ps = times(&e.arena, p.op_count, -1)
+        e.op_done_ps = times(&e.arena, p.op_count, -1)
+        e.op_status = <uint8_t*>zeroed(&e.arena, p.op_count, 1)
+        e.op_waiting = <int32_t*>zeroed(&e.arena, p.op_count, sizeof(int32_t))
         memcpy(e.op_waiting, p.op_dependency_count, p.op_count * sizeof(int32_t))
-        e.op_packets = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
-        e.op_retransmissions = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
-        e.op_cnps = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
-        e.op_marks = <int64_t*>zeroed(p.op_count, sizeof(int64_t))
+        e.op_packets = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
+        e.op_retransmissions = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
+        e.op_cnps = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
+        e.op_marks = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
         e.worker.inbox_capacity = 256
-        e.worker.inbox = <uint64_t*>zeroed(256, sizeof(uint64_t))
-        e.worker.inbox_spare = <uint64_t*>zeroed(256, sizeof(uint64_t))
-        e.worker.buckets = <uint32_t*>zeroed(INBOX_BUCKETS, sizeof(uint32_t))
+        e.worker.inbox = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))
+        e.worker.inbox_spare = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))
+        e.worker.buckets = <uint32_t*>zeroed(&e.arena, INBOX_BUCKETS, sizeof(uint32_t))
         e.worker.heap_capacity = 256
-        e.worker.heap = <uint64_t*>zeroed(256, sizeof(uint64_t))
+        e.worker.heap = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))
         # One entry per port of the largest device, and room for choices that are asked for again within an instant.
         count = int(np.diff(plan.node_port_start).max(initial=1))
-        e.worker.arrivals = <int32_t*>zeroed(count, sizeof(int32_t))
-        e.worker.due = <int32_t*>zeroed(count, sizeof(int32_t))
-        e.worker.due_bytes = <int64_t*>zeroed(count, sizeof(int64_t))
-        e.worker.due_classes = <uint32_t*>zeroed(count, sizeof(uint32_t))
-        e.worker.due_end = <uint32_t*>zeroed(count, sizeof(uint32_t))
+        e.worker.arrivals = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
+        e.worker.due = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
+        e.worker.due_bytes = <int64_t*>zeroed(&e.arena, count, sizeof(int64_t))
+        e.worker.due_classes = <uint32_t*>zeroed(&e.arena, count, sizeof(uint32_t))
+        e.worker.due_end = <uint32_t*>zeroed(&e.arena, count, sizeof(uint32_t))
         e.worker.express_capacity = 256
-        e.worker.express = <express_t*>zeroed(256, sizeof(express_t))
-        e.worker.express_mixed = <uint8_t*>zeroed(count, 1)
-        e.worker.express_cursor = <int32_t*>zeroed(count, sizeof(int32_t))
-        e.worker.express_tail = <int32_t*>zeroed(count, sizeof(int32_t))
-        e.worker.express_head = <int32_t*>zeroed(count, sizeof(int32_t))
+        e.worker.express = <express_t*>zeroed(&e.arena, 256, sizeof(express_t))
+        e.worker.express_mixed = <uint8_t*>zeroed(&e.arena, count, 1)
+        e.worker.express_cursor = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
+        e.worker.express_tail = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
+        e.worker.express_head = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
         memset(e.worker.express_head, 0xff, count * sizeof(int32_t))
-        e.worker.egress = <int32_t*>zeroed(count, sizeof(int32_t))
+        e.worker.egress = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
         e.worker.choice_capacity = 4 * count + 64
-        e.worker.choices = <int32_t*>zeroed(e.worker.choice_capacity, sizeof(int32_t))
-        e.worker.ties = <uint64_t*>zeroed(4 * count + 64, sizeof(uint64_t))
+        e.worker.choices = <int32_t*>zeroed(&e.arena, e.worker.choice_capacity, sizeof(int32_t))
+        e.worker.ties = <uint64_t*>zeroed(&e.arena, 4 * count + 64, sizeof(uint64_t))
         e.worker.flows.size = sizeof(flow_row_t)
         e.worker.ports.size = sizeof(port_row_t)
         e.worker.pauses.size = sizeof(pause_row_t)
         e.worker.drop_rows.size = sizeof(drop_row_t)
         e.worker.packets.size = sizeof(packet_row_t)
         e.worker.event_rows.size = sizeof(event_row_t)
-        e.stuck_mask = <uint8_t*>zeroed(p.port_count, 1)
+        e.stuck_mask = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
         e.deadlock_next_ps = p.deadlock_interval_ps if p.deadlock_interval_ps > 0 else FOREVER
         if np.isin(plan.action_kind, HOST_ACTIONS).any():
             receivers_make(e)
@@ -435,81 +436,16 @@ cdef class Engine:
             return
         if e.creation != NULL:
             creation_free(e, <creation_t*>e.creation)
-            free(e.creation)
-        arena_free(&e.arena)
-        if e.pendings != NULL:
-            for index in range(e.plan.port_count):
-                free(e.pendings[index].buffer)
         if e.switches != NULL:
             for index in range(e.plan.node_count - e.plan.host_count):
                 free(e.switches[index].held)
-        if e.hosts != NULL:
-            for index in range(e.plan.host_count):
-                companions_free(&e.hosts[index])
-                free(e.hosts[index].qps)
-                free(e.hosts[index].receivers)
-                free(e.hosts[index].timers.entries)
-                free(e.hosts[index].due.entries)
-        if e.outboxes != NULL:
-            for index in range(<int64_t>e.host_port_count * e.plan.class_count):
-                free(e.outboxes[index].control.buffer)
-                free(e.outboxes[index].ready.entries)
-        actions_free(e)
-        free(e.receivers)
-        free(e.watchdogs)
-        free(e.watches)
-        free(e.stuck_mask)
-        free(e.worker.event_rows.data)
-        free(e.ports)
-        free(e.queues)
-        free(e.pauses)
-        free(e.pendings)
-        free(e.port_next_ps)
-        free(e.port_dirty)
-        free(e.switches)
-        free(e.egress_alpha_min_q16)
-        options_free(e)
-        free(e.hosts)
-        free(e.outboxes)
-        free(e.wheel)
-        free(e.node_far_ps)
-        free(e.far.entries)
-        free(e.qp_slot)
-        free(e.rx_slot)
-        free(e.read_max)
-        free(e.op_posted_ps)
-        free(e.op_first_ps)
-        free(e.op_delivered_ps)
-        free(e.op_done_ps)
-        free(e.op_status)
-        free(e.op_waiting)
-        free(e.op_packets)
-        free(e.op_retransmissions)
-        free(e.op_cnps)
-        free(e.op_marks)
-        free(e.plan.nic)
-        free(e.worker.heap)
-        free(e.worker.inbox)
-        free(e.worker.inbox_spare)
-        free(e.worker.buckets)
-        free(e.worker.arrivals)
-        free(e.worker.egress)
-        free(e.worker.due)
-        free(e.worker.due_bytes)
-        free(e.worker.due_classes)
-        free(e.worker.due_end)
-        free(e.worker.express)
-        free(e.worker.express_mixed)
-        free(e.worker.express_head)
-        free(e.worker.express_tail)
-        free(e.worker.express_cursor)
-        free(e.worker.choices)
-        free(e.worker.ties)
         free(e.worker.flows.data)
         free(e.worker.ports.data)
         free(e.worker.pauses.data)
         free(e.worker.drop_rows.data)
         free(e.worker.packets.data)
+        free(e.worker.event_rows.data)
+        arena_free(&e.arena)
         free(e)
 
     def run(self, stop_ps, budget):
@@ -848,7 +784,7 @@ cdef class Engine:
             pools += companions_bytes(&e.hosts[index])
             pools += (e.hosts[index].timers.capacity + e.hosts[index].due.capacity) * 16
         for index in range(<int64_t>e.host_port_count * p.class_count):
-            pools += <int64_t>(e.outboxes[index].control.mask + 1) * sizeof(control_t)
+            pools += (<int64_t><uint32_t>(e.outboxes[index].control.mask + 1)) * sizeof(control_t)
             pools += e.outboxes[index].ready.capacity * 16
         fixed = p.port_count * (sizeof(port_t) + sizeof(pending_queue_t) + 2)
         fixed += <int64_t>p.port_count * p.class_count * (sizeof(queue_t) + sizeof(pause_t))

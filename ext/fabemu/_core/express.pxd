@@ -6,11 +6,11 @@ Invariant it leaves the very state that visiting instant by instant would: with 
           So a frame that comes and goes within the visit is never charged, and never copied into a queue.
 Order     within an egress port as in docs/MODEL.md 5: arrivals of an instant in keyed order, then the choice.
 """
-from libc.stdlib cimport realloc
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, unlikely, prefetch,
                      prefetch_write, FAULT_MEMORY, FOREVER, KIND_MASK, KINDS_OF_LINKS)
-from .packet cimport packet_t, packet_class
+from .memory cimport array_grow
+from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, express_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_TIME_SHIFT
 from .credit cimport pending_send
@@ -18,7 +18,6 @@ from .ecmp cimport ecmp_choose, ecmp_row
 from .inbox cimport inbox_add, inbox_sort
 from .link cimport burst_t, burst_close, burst_open, burst_send
 from .mmu cimport mmu_charge
-from .rings cimport packets_grow
 from .stats cimport stats_area, stats_sent
 from .switch cimport ctz, switch_dequeue, switch_mark
 from .ties cimport sort_ports
@@ -26,11 +25,9 @@ from .wake cimport events_count, port_expect
 
 
 cdef inline bint express_grow(engine_t* e, worker_t* w) noexcept nogil:
-    cdef express_t* grown = <express_t*>realloc(w.express, 2 * <size_t>w.express_capacity * sizeof(express_t))
-    if grown == NULL:
+    if not array_grow(&e.arena, <void**>&w.express, w.express_capacity, 2 * w.express_capacity, sizeof(express_t)):
         e.fault.code = FAULT_MEMORY
         return False
-    w.express = grown
     w.express_capacity *= 2
     return True
 

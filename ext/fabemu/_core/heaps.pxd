@@ -6,8 +6,8 @@ Order     time, class, port. Where MODEL 5 asks for the keyed order of ports, th
           instant and
           class out together and sorts them.
 """
-from libc.stdlib cimport realloc
 from .types cimport (int32_t, int64_t, uint64_t, ps_t, unlikely, FAULT_MEMORY)
+from .memory cimport array_grow
 from .state cimport engine_t, worker_t, timed_t, timed_heap_t, ready_t, ready_heap_t
 
 cdef enum:
@@ -42,13 +42,10 @@ cdef inline void events_sift_down(worker_t* w, int32_t index, uint64_t key) noex
 cdef inline void events_push(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
     cdef int32_t index = w.heap_count
     cdef int32_t parent
-    cdef uint64_t* grown
     if unlikely(index == w.heap_capacity):
-        grown = <uint64_t*>realloc(w.heap, 2 * <size_t>w.heap_capacity * sizeof(uint64_t))
-        if grown == NULL:
+        if not array_grow(&e.arena, <void**>&w.heap, index, 2 * <int64_t>w.heap_capacity, sizeof(uint64_t)):
             e.fault.code = FAULT_MEMORY
             return
-        w.heap = grown
         w.heap_capacity *= 2
     w.heap_count = index + 1
     while index > 0:
@@ -74,14 +71,11 @@ cdef inline void timed_push(engine_t* e, timed_heap_t* heap, ps_t time_ps, int32
     cdef timed_t entry
     cdef int64_t index = heap.count
     cdef int64_t parent, capacity
-    cdef timed_t* grown
     if unlikely(index == heap.capacity):
         capacity = 2 * heap.capacity if heap.capacity > 0 else 8
-        grown = <timed_t*>realloc(heap.entries, <size_t>capacity * sizeof(timed_t))
-        if grown == NULL:
+        if not array_grow(&e.arena, <void**>&heap.entries, index, capacity, sizeof(timed_t)):
             e.fault.code = FAULT_MEMORY
             return
-        heap.entries = grown
         heap.capacity = capacity
     entry.time_ps = time_ps
     entry.id = id
@@ -170,14 +164,11 @@ cdef inline void ready_push(engine_t* e, ready_heap_t* heap, ps_t ready_ps, int3
     cdef ready_t entry
     cdef int32_t index = heap.count
     cdef int32_t parent, capacity
-    cdef ready_t* grown
     if unlikely(index == heap.capacity):
         capacity = 2 * heap.capacity if heap.capacity > 0 else 4
-        grown = <ready_t*>realloc(heap.entries, <size_t>capacity * sizeof(ready_t))
-        if grown == NULL:
+        if not array_grow(&e.arena, <void**>&heap.entries, index, capacity, sizeof(ready_t)):
             e.fault.code = FAULT_MEMORY
             return
-        heap.entries = grown
         heap.capacity = capacity
     entry.ready_ps = ready_ps
     entry.qp = qp

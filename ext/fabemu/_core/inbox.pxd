@@ -4,10 +4,10 @@ Owns      inbox_add, inbox_sort.
 Invariant every arrival before the limit is known when a visit begins, so nothing is added later.
 Order     by whole key: time, class, port.
 """
-from libc.stdlib cimport realloc
 from libc.string cimport memset
 from .types cimport int32_t, int64_t, uint32_t, uint64_t, unlikely, FAULT_MEMORY
 from .heaps cimport KEY_TIME_SHIFT
+from .memory cimport array_grow
 from .state cimport engine_t, worker_t
 
 cdef enum:
@@ -16,21 +16,13 @@ cdef enum:
 
 
 cdef inline void inbox_add(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
-    cdef int64_t capacity
-    cdef uint64_t* grown
+    cdef int64_t capacity = w.inbox_capacity
     if unlikely(w.inbox_count == w.inbox_capacity):
-        capacity = 2 * w.inbox_capacity
-        grown = <uint64_t*>realloc(w.inbox, <size_t>capacity * sizeof(uint64_t))
-        if grown == NULL:
+        if not (array_grow(&e.arena, <void**>&w.inbox, capacity, 2 * capacity, sizeof(uint64_t))
+                and array_grow(&e.arena, <void**>&w.inbox_spare, capacity, 2 * capacity, sizeof(uint64_t))):
             e.fault.code = FAULT_MEMORY
             return
-        w.inbox = grown
-        grown = <uint64_t*>realloc(w.inbox_spare, <size_t>capacity * sizeof(uint64_t))
-        if grown == NULL:
-            e.fault.code = FAULT_MEMORY
-            return
-        w.inbox_spare = grown
-        w.inbox_capacity = capacity
+        w.inbox_capacity = 2 * capacity
     w.inbox[w.inbox_count] = key
     w.inbox_count += 1
 

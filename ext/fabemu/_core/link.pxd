@@ -8,9 +8,8 @@ Order     busy_until, then the ring's tail: a packet is visible to the receiver 
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
                      FAULT_BUSY, FAULT_MEMORY, KIND_CORRUPT, KIND_MASK, PSN_MASK, WATCH_LOSS, WATCH_RECORD)
-from .packet cimport packet_t
+from .packet cimport packet_t, packets_grow
 from .plan cimport plan_t
-from .rings cimport packets_grow
 from .rng cimport loss_draw
 from .state cimport engine_t, worker_t, port_t
 from .trace cimport packet_row_t, record_append

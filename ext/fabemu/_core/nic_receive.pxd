@@ -5,10 +5,10 @@ Invariant packets are delivered once and in order; one ACK or NAK of a QP waits 
 Order     docs/MODEL.md 11.
 Source    InfiniBand Architecture 1.4, 9.7 (reliable connection, go-back-N); annex A17 (RoCEv2).
 """
-from libc.stdlib cimport realloc
 from .types cimport (int32_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FAULT_MEMORY, FAULT_ROUTE, FLAG_CE,
                      FLAG_ECHO, KIND_ACK, KIND_CNP, KIND_NAK, MODE_PLAIN, MODE_SELECTIVE, NONE, NOTIFY_CNP, PSN_BITS,
                      PSN_HALF, SACK_KIND_SHIFT, STATUS_POSTED)
+from .memory cimport array_grow
 from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
 from .state cimport engine_t, worker_t, host_t, kept_t, read_t, rx_t, control_t, control_queue_t
@@ -20,23 +20,17 @@ from .control cimport control_push, nic_kick, outbox_control, psn_ahead, psn_wir
 
 cdef inline int32_t rx_take(engine_t* e, host_t* host) noexcept nogil:
     cdef int32_t capacity, slot
-    cdef rx_t* grown
-    cdef read_t* reads
     if unlikely(host.rx_free < 0):
         capacity = 2 * host.rx_capacity if host.rx_capacity > 0 else 2
-        grown = <rx_t*>realloc(host.receivers, <size_t>capacity * sizeof(rx_t))
-        if grown == NULL:
+        if not array_grow(&e.arena, <void**>&host.receivers, host.rx_capacity, capacity, sizeof(rx_t)):
             e.fault.code = FAULT_MEMORY
             return NONE
-        host.receivers = grown
         if e.plan.has_selective and not kept_grow(e, host, capacity):
             return NONE
         if e.plan.has_read:
-            reads = <read_t*>realloc(host.reads, <size_t>capacity * sizeof(read_t))
-            if reads == NULL:
+            if not array_grow(&e.arena, <void**>&host.reads, host.rx_capacity, capacity, sizeof(read_t)):
                 e.fault.code = FAULT_MEMORY
                 return NONE
-            host.reads = reads
         for slot in range(capacity - 1, host.rx_capacity - 1, -1):
             host.receivers[slot].free_next = host.rx_free
             host.rx_free = slot

@@ -5,11 +5,11 @@ Invariant snd_una <= snd_nxt <= snd_max, outstanding below 2^23; a sendable QP h
 Order     docs/MODEL.md 10.
 Source    InfiniBand Architecture 1.4, 9.7 (reliable connection, go-back-N); docs/MODEL.md.
 """
-from libc.stdlib cimport realloc
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, likely, unlikely, CC_FIXED,
                      CLASS_SHIFT, FAULT_MEMORY, FAULT_ROUTE, FLAG_ECHO, FLAG_FIRST, FLAG_LAST, FOREVER, KIND_DATA,
                      KIND_MASK, KIND_NAK, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, PSN_BITS, PSN_HALF,
                      SACK_KIND_BITS, SACK_KIND_SHIFT, STATUS_NOT_RUN, VERB_WRITE)
+from .memory cimport array_grow
 from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
 from .state cimport engine_t, worker_t, port_t, host_t, qp_t, sacked_t
@@ -32,14 +32,11 @@ cdef inline int64_t frame_bytes_of(const engine_t* e, int64_t payload_bytes, int
 
 cdef inline int32_t qp_take(engine_t* e, host_t* host) noexcept nogil:
     cdef int32_t capacity, slot
-    cdef qp_t* grown
     if unlikely(host.qp_free < 0):
         capacity = 2 * host.qp_capacity if host.qp_capacity > 0 else 2
-        grown = <qp_t*>realloc(host.qps, <size_t>capacity * sizeof(qp_t))
-        if grown == NULL:
+        if not array_grow(&e.arena, <void**>&host.qps, host.qp_capacity, capacity, sizeof(qp_t)):
             e.fault.code = FAULT_MEMORY
             return NONE
-        host.qps = grown
         if e.plan.has_selective and not sacked_grow(e, host, capacity):
             return NONE
         for slot in range(capacity - 1, host.qp_capacity - 1, -1):

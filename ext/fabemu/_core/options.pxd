@@ -3,7 +3,6 @@
 Owns      the switches' `unusual` bits as the plan sets them; masks of PFC; class maps; weights; credits' arrays.
 Invariant a switch without any option has no bit set, and its packets pay nothing for those that others have.
 """
-from libc.stdlib cimport free
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, UNUSUAL_BY_THE_BOOK, UNUSUAL_CELLS, UNUSUAL_CLASS_MAP,
                      UNUSUAL_CREDIT, UNUSUAL_STATIC, UNUSUAL_WEIGHTS)
 from .memory cimport zeroed
@@ -18,21 +17,21 @@ cdef inline int options_init(engine_t* e, plan) except -1:
     cdef uint8_t[::1] send = bytearray(plan.pq_pfc_send.tobytes())
     cdef uint8_t[::1] obey = bytearray(plan.pq_pfc_obey.tobytes())
     cdef switch_t* mmu
-    e.pfc_send_mask = <uint8_t*>zeroed(e.plan.port_count, 1)
-    e.pfc_obey_mask = <uint8_t*>zeroed(e.plan.port_count, 1)
-    e.class_map = <uint8_t*>zeroed(<size_t>(e.plan.node_count - e.plan.host_count) * classes, 1)
+    e.pfc_send_mask = <uint8_t*>zeroed(&e.arena, e.plan.port_count, 1)
+    e.pfc_obey_mask = <uint8_t*>zeroed(&e.arena, e.plan.port_count, 1)
+    e.class_map = <uint8_t*>zeroed(&e.arena, <size_t>(e.plan.node_count - e.plan.host_count) * classes, 1)
     for port in range(e.plan.port_count):
         for klass in range(classes):
             e.pfc_send_mask[port] |= <uint8_t>((send[port * classes + klass] != 0) << klass)
             e.pfc_obey_mask[port] |= <uint8_t>((obey[port * classes + klass] != 0) << klass)
     if plan.pq_quantum_bytes.any():
-        e.schedules = <schedule_t*>zeroed(e.plan.port_count, sizeof(schedule_t))
+        e.schedules = <schedule_t*>zeroed(&e.arena, e.plan.port_count, sizeof(schedule_t))
     if plan.port_credit.any():
         limited = plan.port_credit.repeat(classes) != 0
         if (plan.pq_pfc_send | plan.pq_pfc_obey)[limited].any() or (plan.pq_credit_bytes[limited] % 64).any():
             raise ValueError("a link with credits has no PFC, and buffers of whole blocks of 64 bytes")
-        e.lanes = <lane_t*>zeroed(<size_t>e.plan.port_count * classes, sizeof(lane_t))
-        e.credits = <credit_port_t*>zeroed(e.plan.port_count, sizeof(credit_port_t))
+        e.lanes = <lane_t*>zeroed(&e.arena, <size_t>e.plan.port_count * classes, sizeof(lane_t))
+        e.credits = <credit_port_t*>zeroed(&e.arena, e.plan.port_count, sizeof(credit_port_t))
         for port in range(e.plan.port_count):
             e.credits[port].mask = <uint32_t>0xffffffff
             for klass in range(classes):
@@ -69,16 +68,3 @@ cdef inline void options_map_class(engine_t* e, int32_t node, int32_t klass, int
     # A map that is the identity again stays by the book: queues may still hold frames of other classes.
     if treated != klass:
         mmu.unusual |= UNUSUAL_CLASS_MAP
-
-
-cdef inline void options_free(engine_t* e) noexcept:
-    cdef int32_t port
-    if e.credits != NULL:
-        for port in range(e.plan.port_count):
-            free(e.credits[port].ring)
-    free(e.pfc_send_mask)
-    free(e.pfc_obey_mask)
-    free(e.class_map)
-    free(e.schedules)
-    free(e.lanes)
-    free(e.credits)

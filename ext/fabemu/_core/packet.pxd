@@ -1,11 +1,12 @@
 """The packet: 32 bytes, held by value in rings.
 
-Owns      packet_t, and what can be read off one.
+Owns      packet_t; the growth of rings of packets.
 Invariant sizeof(packet_t) == 32 (two to a cache line; checked when the engine is made).
 Order     a copy writes the whole packet first and single fields afterwards, so that no wide load follows a narrow
           store.
 """
 from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT, KIND_CREDIT, KIND_PFC
+from .memory cimport arena_t, ring_grow
 
 cdef struct packet_t:
     ps_t time_ps            # arrival at the receiver of the link; in an egress queue: arrival at this switch
@@ -27,3 +28,8 @@ cdef inline uint32_t packet_class(const packet_t* packet) noexcept nogil:
 cdef inline bint packet_is_of_link(const packet_t* packet) noexcept nogil:
     """A frame of flow control, which is not buffered; not if it is corrupt."""
     return packet.kind == KIND_PFC or packet.kind == KIND_CREDIT
+
+
+cdef inline bint packets_grow(arena_t* arena, packet_t** buffer, uint32_t* mask, uint32_t head) noexcept nogil:
+    """Double a full ring (8 places at first) whose oldest packet is at `head`; False if there is no memory."""
+    return ring_grow(arena, <void**>buffer, mask, head, 8, sizeof(packet_t))

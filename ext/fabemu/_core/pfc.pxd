@@ -6,10 +6,10 @@ Order     a frame's contents are those of the instant at which it starts; the pa
           that instant.
 Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
 """
-from libc.stdlib cimport free, malloc
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CROSSED_DYNAMIC, CROSSED_HEADROOM,
                      CROSSED_STATIC, EVENT_PFC, EVENT_TIMER, FAULT_MEMORY, FOREVER, KIND_CORRUPT, KIND_PFC, NONE,
                      PAUSE_END_EXPIRY, PAUSE_END_LINK, PAUSE_END_XON, PENDING_PFC, TIMER_REFRESH)
+from .memory cimport ring_grow
 from .packet cimport packet_t
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
@@ -293,20 +293,9 @@ cdef inline void pfc_defer(engine_t* e, worker_t* w, port_t* port, int32_t port_
 
 
 cdef inline pending_t* pending_push(engine_t* e, pending_queue_t* pending) noexcept nogil:
-    cdef uint32_t capacity, grown, index, position
-    cdef pending_t* buffer
     if unlikely(pending.tail - pending.head == pending.mask + 1):
-        capacity = pending.mask + 1
-        grown = 2 * capacity if capacity > 0 else 4
-        buffer = <pending_t*>malloc(grown * sizeof(pending_t))
-        if buffer == NULL:
+        if not ring_grow(&e.arena, <void**>&pending.buffer, &pending.mask, pending.head, 4, sizeof(pending_t)):
             e.fault.code = FAULT_MEMORY
             return NULL
-        for index in range(capacity):
-            position = pending.head + index
-            buffer[position & (grown - 1)] = pending.buffer[position & pending.mask]
-        free(pending.buffer)
-        pending.buffer = buffer
-        pending.mask = grown - 1
     pending.tail += 1
     return &pending.buffer[(pending.tail - 1) & pending.mask]

@@ -9,14 +9,13 @@ Order     a service ends as a timer, before QP timeouts, and its frame is then d
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CROSSED_RECEIVER, CROSSED_STORM,
                      DROP_RECEIVER_FULL, EVENT_TIMER, FAULT_MEMORY, FOREVER, KIND_DATA, NONE, TIMER_SERVICE)
-from .packet cimport packet_t, packet_class
+from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, worker_t, pause_t, port_t, receiver_t
 from .memory cimport zeroed
 from .heaps cimport event_key, events_push
 from .credit cimport credit_free
 from .nic cimport host_arrival
 from .pfc cimport pause_begin, pfc_lower, pfc_want_frame
-from .rings cimport packets_grow
 from .stats cimport drop_record
 from .wake cimport events_count, wake_at
 
@@ -24,7 +23,7 @@ from .wake cimport events_count, wake_at
 cdef inline int receivers_make(engine_t* e) except -1:
     """Every host port gets a receiver: unlimited, no storm."""
     cdef int64_t index
-    e.receivers = <receiver_t*>zeroed(e.host_port_count, sizeof(receiver_t))
+    e.receivers = <receiver_t*>zeroed(&e.arena, e.host_port_count, sizeof(receiver_t))
     for index in range(e.host_port_count):
         e.receivers[index].mask = <uint32_t>0xffffffff
         e.receivers[index].rate_bps = -1

@@ -5,9 +5,9 @@ Invariant a ring has a place for every packet of the window; the bit of snd_una,
 Order     docs/MODEL.md 10 and 11: rtx only grows within a recovery.
 Source    IRN: Mittal et al., Revisiting Network Support for RDMA, SIGCOMM 2018.
 """
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 from .types cimport int32_t, int64_t, uint64_t, FAULT_MEMORY
+from .memory cimport arena_take, array_grow
 from .state cimport engine_t, host_t, kept_t, read_t, sacked_t
 
 
@@ -31,25 +31,32 @@ cdef inline uint64_t ring_mask(int64_t window) noexcept nogil:
     return places - 1
 
 
+cdef inline uint64_t* bits_clear(engine_t* e, uint64_t* bits, uint64_t mask) noexcept nogil:
+    """An empty ring of bits, where it was or new; NULL after a fault."""
+    if bits == NULL:
+        bits = <uint64_t*>arena_take(&e.arena, (mask + 1) >> 3)
+        if bits == NULL:
+            e.fault.code = FAULT_MEMORY
+            return NULL
+    memset(bits, 0, (mask + 1) >> 3)
+    return bits
+
+
 cdef inline bint sacked_grow(engine_t* e, host_t* host, int32_t capacity) noexcept nogil:
     """Give the slots of qps up to `capacity` a companion; those that are there keep their ring."""
-    cdef sacked_t* grown = <sacked_t*>realloc(host.sacked, <size_t>capacity * sizeof(sacked_t))
-    if grown == NULL:
+    if not array_grow(&e.arena, <void**>&host.sacked, host.qp_capacity, capacity, sizeof(sacked_t)):
         e.fault.code = FAULT_MEMORY
         return False
-    memset(&grown[host.qp_capacity], 0, <size_t>(capacity - host.qp_capacity) * sizeof(sacked_t))
-    host.sacked = grown
+    memset(&host.sacked[host.qp_capacity], 0, <size_t>(capacity - host.qp_capacity) * sizeof(sacked_t))
     return True
 
 
 cdef inline bint kept_grow(engine_t* e, host_t* host, int32_t capacity) noexcept nogil:
     """The same for the slots of receivers."""
-    cdef kept_t* grown = <kept_t*>realloc(host.kept, <size_t>capacity * sizeof(kept_t))
-    if grown == NULL:
+    if not array_grow(&e.arena, <void**>&host.kept, host.rx_capacity, capacity, sizeof(kept_t)):
         e.fault.code = FAULT_MEMORY
         return False
-    memset(&grown[host.rx_capacity], 0, <size_t>(capacity - host.rx_capacity) * sizeof(kept_t))
-    host.kept = grown
+    memset(&host.kept[host.rx_capacity], 0, <size_t>(capacity - host.rx_capacity) * sizeof(kept_t))
     return True
 
 
@@ -59,23 +66,13 @@ cdef inline void sacked_begin(engine_t* e, sacked_t* sacked, int64_t window) noe
     sacked.top = 0
     sacked.recovery_end = 0
     sacked.mask = ring_mask(window)
-    if sacked.bits == NULL:
-        sacked.bits = <uint64_t*>calloc((sacked.mask + 1) >> 6, sizeof(uint64_t))
-        if sacked.bits == NULL:
-            e.fault.code = FAULT_MEMORY
-    else:
-        memset(sacked.bits, 0, (sacked.mask + 1) >> 3)
+    sacked.bits = bits_clear(e, sacked.bits, sacked.mask)
 
 
 cdef inline void kept_begin(engine_t* e, kept_t* kept, int64_t window) noexcept nogil:
     """A receiver takes the slot: an empty ring."""
     kept.mask = ring_mask(window)
-    if kept.bits == NULL:
-        kept.bits = <uint64_t*>calloc((kept.mask + 1) >> 6, sizeof(uint64_t))
-        if kept.bits == NULL:
-            e.fault.code = FAULT_MEMORY
-    else:
-        memset(kept.bits, 0, (kept.mask + 1) >> 3)
+    kept.bits = bits_clear(e, kept.bits, kept.mask)
 
 
 cdef inline void sacked_mark(sacked_t* sacked, uint64_t number) noexcept nogil:
@@ -131,16 +128,3 @@ cdef inline int64_t companions_bytes(const host_t* host) noexcept:
     if host.reads != NULL:
         total += host.rx_capacity * sizeof(read_t)
     return total
-
-
-cdef inline void companions_free(host_t* host) noexcept:
-    cdef int32_t slot
-    if host.sacked != NULL:
-        for slot in range(host.qp_capacity):
-            free(host.sacked[slot].bits)
-    if host.kept != NULL:
-        for slot in range(host.rx_capacity):
-            free(host.kept[slot].bits)
-    free(host.sacked)
-    free(host.kept)
-    free(host.reads)

@@ -6,9 +6,9 @@ Invariant the state of one device (its ports, queues, QPs, receivers) is written
           window.
 """
 from .types cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t
+from .memory cimport arena_t
 from .packet cimport packet_t
 from .plan cimport plan_t
-from .rings cimport arena_t
 
 cdef struct queue_t:
     # Line 0: egress side of (port, class).
@@ -222,7 +222,7 @@ cdef struct control_queue_t:
     control_t* buffer
     uint64_t head
     uint64_t tail
-    uint64_t mask
+    uint32_t mask
 
 cdef struct ready_t:
     ps_t ready_ps
@@ -400,7 +400,7 @@ cdef struct engine_t:
     plan_t plan
     worker_t worker
     fault_t fault
-    arena_t arena                 # memory of all rings of packets
+    arena_t arena
     ps_t now_ps                   # every event before it has run
     int32_t window_shift          # a window is 2^shift ps long
     uint32_t link_watch           # WATCH_*

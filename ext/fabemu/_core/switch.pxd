@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_LINK_DOWN,
                      DROP_NO_ROUTE, DROP_WATCHDOG, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, NONE,
                      UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
-from .packet cimport packet_t, packet_class
+from .packet cimport packet_t, packet_class, packets_grow
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
@@ -16,7 +16,6 @@ from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
 from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, pending_send
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
-from .rings cimport packets_grow
 from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
 from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports

@@ -18,8 +18,8 @@ cdef inline int watchdogs_make(engine_t* e, plan) except -1:
     """Take the watchdogs of all switches, and which queues they watch, from the plan."""
     cdef int32_t index, port, klass
     cdef int32_t host_count = e.plan.host_count
-    e.watchdogs = <watchdog_t*>zeroed(e.plan.node_count - host_count, sizeof(watchdog_t))
-    e.watches = <watch_t*>zeroed(<size_t>e.plan.port_count * e.plan.class_count, sizeof(watch_t))
+    e.watchdogs = <watchdog_t*>zeroed(&e.arena, e.plan.node_count - host_count, sizeof(watchdog_t))
+    e.watches = <watch_t*>zeroed(&e.arena, <size_t>e.plan.port_count * e.plan.class_count, sizeof(watch_t))
     for index in range(e.plan.node_count - host_count):
         e.watchdogs[index].poll_ps = plan.watchdog_poll_ps[index]
         e.watchdogs[index].detect_ps = plan.watchdog_detect_ps[index]

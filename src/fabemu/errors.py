@@ -6,8 +6,18 @@ be written (2), `MachineError` that the machine failed (5), `EngineFault` that f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LONG_NAME = re.compile(r'"([^"]{80})[^"]{40,}"')
+"""What a user has in quotes may be of any length; a message shows enough to find it."""
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A control character as TOML writes it: it would leave the line, or the terminal."""
+    return "\\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}"
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,8 @@ class Problem:
     def __str__(self) -> str:
         """One line: place, key path, value, message."""
         subject = self.path if self.value is None else f"{self.path} = {self.value}"
-        return ": ".join(part for part in (self.where, subject, self.message) if part)
+        text = ": ".join(part for part in (self.where, subject, self.message) if part)
+        return _LONG_NAME.sub(lambda found: f'"{found[1]}..."', _CONTROL.sub(_escaped, text))
 
 
 class FabemuError(Exception):

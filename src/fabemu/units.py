@@ -7,6 +7,7 @@ the base unit, or that does not fit the engine's range (below 2**62), is an erro
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -109,7 +110,7 @@ def parse_ratio(value: object) -> Fraction:
             raise UnitError(f"{_shown(value)} divides by zero: {wanted}")
         ratio = terms[0] / terms[1] if len(terms) == 2 else terms[0]
     elif isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
+        if not math.isfinite(value):
             raise UnitError(f"a ratio must be finite, found {value}: {wanted}")
         # The shortest decimal that denotes the float is what the user wrote.
         ratio = Fraction(repr(value))
@@ -189,6 +190,8 @@ def _parse_exact(
     likely_unit: str,
 ) -> Fraction:
     """Parse number and unit; the shared part of all units."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UnitError(f'a {noun} must be finite, found {value}: write for example "{example}"')
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         raise UnitError(f'a {noun} needs a unit: write "{value}{likely_unit}" or the like ({allowed}), not {value}')
     if not isinstance(value, str):

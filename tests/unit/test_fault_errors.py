@@ -19,6 +19,7 @@ kind = "permutation"
 size = "1MB"
 """
 LINK = 'link = ["leaf0", "spine1"]\n'
+CREDITS = '[link]\nflow_control = "credit"'
 
 
 def problem(text: str) -> str:
@@ -65,6 +66,18 @@ def fault(kind: str, text: str) -> str:
         ("priority-map", 'switch = "leaf0"\nmap = { rdma = "cpn" }', 'map.rdma = "cpn": there is no class "cpn"; did'),
         ("headroom", 'switch = "leaf9"\nheadroom = "1KB"', 'switch = "leaf9": the fabric has no switch "leaf9"; did'),
         ("reboot", 'switch = "h1"\nend = "1ms"', 'switch = "h1": "h1" is a host, not a switch'),
+        ("storm", 'host = "h0"\nend = "1ms"\nclasses = ["rdma", "rdma"]', 'classes = ["rdma", "rdma"]: names a class'),
+        ("loss", LINK + 'rate = 1\nframes = ["ack", "ack"]', 'frames = ["ack", "ack"]: names a kind twice'),
+        ("loss", LINK + 'rate = 1\nframes = ["credit"]', "frames: leaf0->spine1 has no credits: there are no such"),
+        ("loss", LINK + f'rate = 1\nframes = ["pfc"]\n{CREDITS}', "frames: leaf0->spine1 has credits: there are no"),
+        ("headroom", f'switch = "leaf0"\nheadroom = "0B"\n{CREDITS}', 'switch = "leaf0": has links with credits only'),
+        ("storm", f'host = "h0"\nend = "1ms"\n{CREDITS}', 'host = "h0": is on a link with credits, where nothing is'),
+        ("pfc-off", f'at = "leaf0"\n{CREDITS}', 'at = "leaf0": has no PFC there that could be off'),
+        ("priority-map", f'switch = "leaf0"\nmap = {{ rdma = "cnp" }}\n{CREDITS}', 'switch = "leaf0": has links with'),
+        ("ecn-off", 'at = "leaf0"\n[switch.ecn]\nenabled = false', 'at = "leaf0": marks nothing there that could be'),
+        ("storm", 'host = "h\\u0007"\nend = "1ms"', 'host = "h\\u0007": the fabric has no host "h\\u0007"'),
+        ("priority-map", 'switch = "leaf0"\nmap = { "a\\nb" = "cnp" }', 'map.a\\nb = "cnp": there is no class "a\\nb"'),
+        ("priority-map", 'switch = "leaf0"\nmap = { rdma = 0 }', "map.rdma = 0: must be a text in quotes, found a"),
         # Times.
         ("link-down", LINK + 'start = "2us"\nend = "2us"', 'end = "2us": must be after start = 2us'),
         ("link-down", LINK + "start = 5", "start = 5: a time needs a unit"),
@@ -86,6 +99,8 @@ def fault(kind: str, text: str) -> str:
         ("slow-receiver", 'host = "h0"\nrate = "0Gbps"', 'rate = "0Gbps": a rate must be above 0'),
         ("priority-map", 'switch = "leaf0"\nmap = {}', "map: the map is empty: nothing would change"),
         ("headroom", 'switch = "leaf0"\nheadroom = "1GB"', 'headroom = "1GB": leaf0->h0 has '),
+        ("headroom", 'switch = "leaf0"\nheadroom = "-1B"', 'headroom = "-1B": a size cannot be negative'),
+        ("headroom", 'switch = "leaf0"\nheadroom = "1B"\nstart = "2us"\nend = "1us"', 'end = "1us": must be after'),
         ("link-done", "", 'kind = "link-done": must be "link-down", "flap", "loss", "storm", "slow-receiver",'),
     ],
 )  # fmt: skip
@@ -102,7 +117,10 @@ def test_the_line_of_the_key_is_named():
 def test_two_faults_do_not_set_one_thing_at_the_same_time():
     one = '[[fault]]\nkind = "loss"\nlink = ["leaf0", "spine0"]\nrate = 0.1\n'
     found = problem(one + 'end = "3us"\n' + one + 'start = "2us"\nfrom = "leaf0"')
-    assert "fault.1.start: sets what fault.0 sets at the same time" in found
+    assert found == (
+        'fault.1.start = "2us": sets what fault.0 sets at the same time, from 0us to 3us: let one end before the other '
+        "begins"
+    )
     later = scenario_from_toml(SCENARIO + one + 'end = "3us"\n' + one + 'start = "3us"\nfrom = "leaf0"', "s.toml")
     assert len(compile_plan(later).plan.action_time_ps) == 5
 

@@ -612,6 +612,17 @@ WAVE = {"kind": "incast", "size": "1B", "receiver": "h0", "fan_in": 2}
             {"switch": {"watchdog": {"action": "forward"}}},
             "switch.watchdog.action: has no effect: there is no watchdog without a detection_time",
         ),
+        (
+            {"switch": {"watchdog": {"detection_time": "1s"}}, "link": {"flow_control": "credit"}},
+            "switch.watchdog: has no effect: all ports that it watches have credits, where nothing is paused",
+        ),
+        (
+            {
+                "switch": {"watchdog": {"detection_time": "1s"}},
+                "class": [{"name": "a", "priority": 1}, {"name": "b", "priority": 2, "cnp": True}],
+            },
+            "switch.watchdog: has no effect: there is no lossless class",
+        ),
         ({"routing": {"convergence": "1us"}}, "routing.convergence: has no effect: no link goes down"),
     ],
 )
@@ -629,6 +640,10 @@ def test_a_setting_without_effect_is_a_warning(settings: dict[str, Any], warning
         {"nic": {"cc": {"decrease_timer": "9us", "clamp_target": True}, "window": "4096B"}},
         {"nic": {"cc": {"rate": "1Gbps"}, "override": [{"name": "h0", "cc": {"kind": "fixed"}}]}},
         {"workload": [SPREAD | {"pattern": "shift", "shift": 2}, WAVE | {"period": "1us", "waves": 2}]},
+        {
+            "switch": {"watchdog": {"detection_time": "1s"}},
+            "link": {"flow_control": "credit", "override": [{"between": ["h0", "sw0"], "flow_control": "pfc"}]},
+        },
         {"link": {"credit_buffer": "1MB", "override": [{"between": ["h0", "sw0"], "flow_control": "credit"}]}},
         {
             "switch": {

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.compile.buffers import FrameLimits
+from fabemu.compile.buffers import NEVER_MARK_BYTES, FrameLimits
 from fabemu.compile.routes import Detour, Tables, compile_routes
 from fabemu.compile.wiring import CREDIT_REFRESH_AUTO, Wiring
 from fabemu.errors import Problem, ScenarioError
@@ -45,7 +45,7 @@ from fabemu.scenario.fault import (
 )
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
-from fabemu.units import format_bytes
+from fabemu.units import format_bytes, format_time
 
 CREDIT_REFRESH_PS = 100_000_000
 """How often credits are told again where the frame that told them can be lost, if the scenario does not say."""
@@ -110,7 +110,12 @@ class _Compiler:
         end = self.end_of(fault)
         for start, stop, other in self.taken.get(setting, ()):
             if fault.start < stop and start < end:
-                problem = Problem("", f"fault.{index}.start", f"sets what fault.{other} sets at the same time")
+                until = "the run's end" if stop == FOREVER_PS else format_time(stop)
+                message = (
+                    f"sets what fault.{other} sets at the same time, from {format_time(start)} to {until}: let one end "
+                    "before the other begins"
+                )
+                problem = Problem("", f"fault.{index}.start", message, f'"{format_time(fault.start)}"')
                 if problem not in self.problems:
                     self.problems.append(problem)
                 break
@@ -240,6 +245,14 @@ class _Compiler:
                     continue
                 for kind in sorted(set(fault.frames)):
                     self.claim(index, fault, "loss", sender, kind)
+                # What is not there is not lost: no PFC where there are credits, and the other way round.
+                with_credits = bool(self.wiring.credit_bytes[sender])
+                absent = {"pfc" if with_credits else "credit"}
+                if set(fault.frames) <= absent:
+                    has = "has credits" if with_credits else "has no credits"
+                    message = f"{self.wiring.names[sender]} {has}: there are no such frames on it"
+                    self.problems.append(Problem("", f"fault.{index}.frames", message))
+                    return
                 if mask >> _CREDIT_KIND & 1 and (fault.rate or fault.ber):
                     self.credits_lost.add(sender)
                 self.act(fault.start, ACTION_LOSS, sender, mask, row)
@@ -291,7 +304,12 @@ class _Compiler:
         node = self.node(index, "at", fault.at, among=self.fabric.switch_names, noun="switch")
         if node is None:
             return
-        for port in self.ports_at(index, "at", fault, node):
+        ports = self.ports_at(index, "at", fault, node)
+        kmin = self.buffers["pq_kmin_bytes"].reshape(-1, self.class_count)
+        marking = [number for number in range(self.class_count) if mask >> number & 1]
+        if ports and marking and (kmin[np.ix_(ports, marking)] == NEVER_MARK_BYTES).all():
+            self.refuse(index, "at", "marks nothing there that could be off", fault.at)
+        for port in ports:
             for number in range(self.class_count):
                 if mask >> number & 1:
                     self.claim(index, fault, "ecn", port, number)
@@ -322,7 +340,13 @@ class _Compiler:
         configured = self.buffers["pq_headroom_bytes"].reshape(-1, self.class_count)
         lowered = [number for number in range(self.class_count) if mask >> number & 1]
         self.may_lose = True
-        for port in self.ports_at(index, "switch", fault, node):
+        ports = self.ports_at(index, "switch", fault, node)
+        if ports and all(self.wiring.credit_bytes[port] for port in ports):
+            self.refuse(index, "switch", "has links with credits only there, which need no headroom", fault.switch)
+            return
+        for port in ports:
+            if self.wiring.credit_bytes[port]:
+                continue
             least = min((int(configured[port, number]) for number in lowered), default=0)
             if fault.headroom > least:
                 message = (

@@ -43,6 +43,8 @@ def _watchdogs(fabric: Fabric, wiring: Wiring, switches: Sequence[Switch]) -> di
     dogs = [switch.watchdog for switch in switches]
     watched = np.zeros(len(ports.port_node), dtype=np.uint8)
     problems: dict[str, None] = {}
+    found: set[str] = set()
+    named: set[str] = set()
     for node, dog in enumerate(dogs, start=fabric.host_count):
         if dog.detection_time == "off":
             continue
@@ -56,9 +58,14 @@ def _watchdogs(fabric: Fabric, wiring: Wiring, switches: Sequence[Switch]) -> di
             names = [fabric.node_names[peer] for peer in peers.tolist()]
             wanted = (dog.ports,) if isinstance(dog.ports, str) else dog.ports
             watched[own] = [name in wanted for name in names]
+            found.update(names)
+            named.update(wanted)
             for name in wanted:
                 if name not in fabric.node_names:
-                    problems[f'there is no device "{name}" in the fabric{close_to(name, fabric.node_names)}'] = None
+                    hint = close_to(name, ["all", "host", *fabric.node_names])
+                    problems[f'there is no device "{name}" in the fabric{hint}'] = None
+    for name in sorted(named & set(fabric.node_names) - found):
+        problems[f'no switch with this watchdog has a port to "{name}"'] = None
     if problems:
         raise ScenarioError(Problem("", "switch.watchdog.ports", message) for message in problems)
     on = np.array([dog.detection_time != "off" for dog in dogs], dtype=bool)

@@ -48,7 +48,8 @@ RULES = (NO_EFFECT,)
 def without_effect(subject: Subject) -> list[Finding]:
     """FB901."""
     scenario = subject.scenario
-    found = [*_credits(scenario), *_incidents(scenario), *_nic(scenario), *_workloads(scenario)]
+    found = [*_credits(scenario), *_incidents(scenario), *_idle_watchdog(subject)]
+    found += [*_nic(scenario), *_workloads(scenario)]
     if scenario.compat == "ns3":
         found = [*_classes(scenario), *_switch(scenario), *found]
     return [NO_EFFECT.at(key, f"has no effect: {reason}") for key, reason in found]
@@ -102,7 +103,8 @@ def _incidents(scenario: Scenario) -> Iterator[tuple[str, str]]:
             for key in _changed(table, Receiver()):
                 yield f"{place}.receiver.{key}", "only a [[fault]] of kind slow-receiver fills that buffer"
     dogs = [(place, table.watchdog) for place, table in _tables(scenario.switch, "switch")]
-    if not any(dog is not None and dog.detection_time not in (None, "off") for _, dog in dogs):
+    # Who writes "off" knows that there is none.
+    if not any(dog is not None and "detection_time" in dog.model_fields_set for _, dog in dogs):
         for place, dog in dogs:
             for key in _changed(dog, Watchdog()):
                 yield f"{place}.watchdog.{key}", "there is no watchdog without a detection_time"
@@ -110,6 +112,15 @@ def _incidents(scenario: Scenario) -> Iterator[tuple[str, str]]:
         for key in _changed(scenario.routing, Routing()):
             if key != "override":
                 yield f"routing.{key}", "no link goes down"
+
+
+def _idle_watchdog(subject: Subject) -> Iterator[tuple[str, str]]:
+    plan = subject.plan
+    watched = plan.port_watchdog != 0
+    if watched.any() and not subject.lossless.any():
+        yield "switch.watchdog", "there is no lossless class"
+    elif watched.any() and plan.port_credit[watched].all():
+        yield "switch.watchdog", "all ports that it watches have credits, where nothing is paused"
 
 
 def _value(table: Any, path: tuple[str, ...]) -> Any:

@@ -15,6 +15,8 @@ from fabemu.units import format_time
 FRAME_KINDS = ("data", "ack", "nak", "cnp", "pfc", "read", "credit")
 """Kinds of frames, by their number in the plan."""
 
+EMPTY_MAP = "the map is empty: nothing would change"
+
 FOLLOWS = ": without it, the fault ends at the run's until, and one of them must be given"
 
 
@@ -95,6 +97,8 @@ class Loss(_LinkFault):
             yield ("from",), f"must be one of the two devices of the link: {named(self.link)}"
         if not self.frames:
             yield ("frames",), "the list is empty: nothing would be lost"
+        elif len(set(self.frames)) < len(self.frames):
+            yield ("frames",), "names a kind twice"
 
 
 class Storm(_Fault):
@@ -107,7 +111,7 @@ class Storm(_Fault):
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
         yield from super().rules()
-        yield from _not_empty(self.classes)
+        yield from _classes_rules(self.classes)
 
     def repeats(self) -> bool:
         """Whether it must end some time."""
@@ -147,7 +151,7 @@ class _PortFault(_Fault):
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
         yield from super().rules()
-        yield from _not_empty(getattr(self, "classes", None))
+        yield from _classes_rules(getattr(self, "classes", None))
 
 
 class PfcOff(_PortFault):
@@ -175,7 +179,7 @@ class PriorityMap(_Fault):
         """Yield what is wrong between the keys."""
         yield from super().rules()
         if not self.map:
-            yield ("map",), "the map is empty: nothing would change"
+            yield ("map",), EMPTY_MAP
 
 
 class HeadroomFault(_Fault):
@@ -190,7 +194,7 @@ class HeadroomFault(_Fault):
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
         yield from super().rules()
-        yield from _not_empty(self.classes)
+        yield from _classes_rules(self.classes)
 
 
 class Reboot(_Fault):
@@ -229,9 +233,11 @@ class Routing(Table):
     override: tuple[RouteOverride, ...] = optional((), description="next hops given by hand: [[routing.override]]")
 
 
-def _not_empty(classes: tuple[str, ...] | None) -> Iterator[Broken]:
+def _classes_rules(classes: tuple[str, ...] | None) -> Iterator[Broken]:
     if classes == ():
         yield ("classes",), "the list is empty: leave the key out for all of them"
+    elif classes is not None and len(set(classes)) < len(classes):
+        yield ("classes",), "names a class twice"
 
 
 def fault_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from fabemu.errors import Problem
+from fabemu.scenario.fault import EMPTY_MAP
 from fabemu.scenario.model import (
     NO_TRAFFIC,
     Scenario,
@@ -211,17 +213,27 @@ def _from_validation(error: ValidationError, data: Any, only: str | None = None)
 
 
 def _file_path(location: tuple[int | str, ...], data: Any) -> Path:
-    """Turn pydantic's location into a key path: without the kinds of tagged unions."""
+    """Turn pydantic's location into a key path: without the kinds of tagged unions, which come first in their table."""
     path: list[int | str] = []
     current = data
+    is_first = True
     for part in location:
-        if isinstance(current, dict) and part not in current and part == current.get("kind"):
+        if is_first and isinstance(current, dict) and part == current.get("kind") and part in _tags():
+            is_first = False
             continue
         path.append(part)
         written, current = _lookup(current, (part,))
+        is_first = True
         if not written:
             current = None
     return tuple(path)
+
+
+@lru_cache(maxsize=1)
+def _tags() -> frozenset[str]:
+    """Kinds of all tables that are told apart by their kind."""
+    tables = [inner_tables(Scenario.model_fields[name].annotation) for name in ("fabric", "workload", "fault")]
+    return frozenset(kind for items in tables for item in items if (kind := table_kind(item)))
 
 
 _KEYS: dict[str | int, str] = {"class_name": "class"}
@@ -333,8 +345,12 @@ def _type_name(value: Any) -> str:
 
 
 def _misses_removed(item: Found, removed: Sequence[Path]) -> bool:
-    """Whether a table is said to lack a key that it has, and that was taken out because it is wrong by itself."""
-    return any(path[:-1] == item.path and f'"{path[-1]}"' in item.message for path in removed)
+    """Whether a rule misses a key that is there, but was taken out because it is wrong by itself."""
+    return any(
+        path[:-1] in (item.path, item.path[:-1])
+        and (re.search(rf"\b{re.escape(str(path[-1]))}\b", item.message) or item.message == EMPTY_MAP)
+        for path in removed
+    )
 
 
 # Rules between keys and tables, on what is valid of a scenario that is not

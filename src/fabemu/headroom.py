@@ -83,6 +83,9 @@ def headroom_terms(
     def wire_ps(size_bytes: int) -> int:
         return -(-(size_bytes + wire_overhead_bytes) * 8 * 10**12 // rate_bps)
 
+    def in_cells(size_bytes: int) -> int:
+        return -(-size_bytes // cell_bytes) * cell_bytes
+
     # Bytes up to each instant, so that rounding does not add up: the terms have the sum that the whole time has.
     spans_ps = (wire_ps(max(frame_bytes, pfc_bytes)), wire_ps(pfc_bytes), 2 * delay_ps, response_ps)
     arrived, arriving = [0], []
@@ -97,12 +100,12 @@ def headroom_terms(
         # The frame that fills its last cell worst, for the bytes it takes on the wire: the smallest of all, or the
         # smallest that needs one cell more.
         smallest = max(1, frame_min_bytes)
-        worst = (smallest, -(-smallest // cell_bytes) * cell_bytes + 1)
-        ratios = [(-(-size // cell_bytes) * cell_bytes, size + wire_overhead_bytes) for size in worst]
-        stream_bytes = arrived[-1] + last_bytes
-        charged_bytes = max(-(-stream_bytes * charged // wire) for charged, wire in ratios)
-        charged_bytes = -(-max(charged_bytes, stream_bytes) // cell_bytes) * cell_bytes
-        cells_bytes = charged_bytes - stream_bytes + -(-frame_bytes // cell_bytes) * cell_bytes - frame_bytes
+        ratios = [(in_cells(size), size + wire_overhead_bytes) for size in (smallest, in_cells(smallest) + 1)]
+        # Frames take whole cells together, too: what the ratio leaves of a cell is none's.
+        charged_bytes = max(arrived[-1] * charged // (wire * cell_bytes) * cell_bytes for charged, wire in ratios)
+        cells_bytes = max(charged_bytes, in_cells(arrived[-1])) - arrived[-1]
+        # The frame that raises XOFF and the last one: nothing takes more than the largest.
+        cells_bytes += sum(in_cells(size) - size for size in (frame_bytes, last_bytes))
     waiting, sending, travelling, responding = arriving
     return HeadroomTerms(frame_bytes, waiting, sending, travelling, responding, last_bytes, cells_bytes)
 

@@ -51,15 +51,31 @@ def test_terms_are_the_bound(rate_bps: int, response_ps: int) -> None:
     assert str(terms).startswith("raising frame 4,174 + waiting ")
 
 
-@pytest.mark.parametrize("cell_bytes", [2, 64, 65, 84, 208, 4174, 9000])
-def test_cells_take_what_the_worst_stream_of_frames_takes(cell_bytes: int) -> None:
-    """No stream of equal frames that fits the wire time fills more cells than the bound has."""
-    link = {"rate_bps": 100 * 10**9, "delay_ps": 25_000, "frame_bytes": 4174}
-    stream = headroom_bound_bytes(**link) - 4174  # bytes of the wire after the frame that raised XOFF
+@pytest.mark.parametrize("cell_bytes", [2, 16, 21, 22, 64, 65, 84, 208, 4174, 9000])
+@pytest.mark.parametrize(("rate_gbps", "delay_ps"), [(100, 25_000), (800, 10**6)])
+def test_cells_take_what_the_worst_stream_of_frames_takes(cell_bytes: int, rate_gbps: int, delay_ps: int) -> None:
+    """No stream of equal frames fills more cells between the frame that raises XOFF and the last one, both the largest.
+
+    With cells larger than the gap between frames some stream fills as many, but for a frame that the time cuts off.
+    """
+    link = {"rate_bps": rate_gbps * 10**9, "delay_ps": delay_ps, "frame_bytes": 4174}
+    in_bytes = headroom_bound_bytes(**link)
+    stream = in_bytes - 2 * 4174 - 20
     bound = headroom_bound_bytes(**link, cell_bytes=cell_bytes)
 
     def cells(size: int) -> int:
         return -(-size // cell_bytes) * cell_bytes
 
-    worst = max(stream // (size + 20) * cells(size) for size in range(64, 4175))
-    assert worst + cells(4174) <= bound <= worst + cells(4174) + 2 * cells(4174)
+    worst = max(stream // (size + 20) * cells(size) for size in range(64, 4175)) + 2 * cells(4174)
+    assert max(worst, in_bytes) <= bound
+    assert bound % cell_bytes == 0
+    if cell_bytes > 20:
+        assert bound <= worst + cells(4174), "no more than what a stream of unequal frames could add"
+
+
+def test_bound_with_cells_by_hand() -> None:
+    """Two frames of 17 cells; in 1,398,960 ps, 4,372 B at 25 Gb/s, there is room for 52 frames of 84 B and one cell."""
+    assert (
+        headroom_bound_bytes(rate_bps=25 * 10**9, delay_ps=15_000, frame_bytes=4174, cell_bytes=256)
+        == (17 + 52 + 17) * 256
+    )

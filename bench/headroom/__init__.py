@@ -1,0 +1,1 @@
+"""How close the headroom bound is: searches for the traffic that uses most headroom."""

@@ -20,7 +20,7 @@ OVERSUBSCRIBED = Rule(
     reason="Headroom is a promise to every priority group at once. A buffer that cannot keep them all loses lossless "
     "frames when enough ports pause together.",
     formula="sum(reserved) + sum(headroom) + pool <= buffer",
-    source="MODEL section 6; Zhu et al., SIGCOMM 2015, section 4 (the pool is the buffer less 8 n headrooms).",
+    source="MODEL section 6; Zhu et al., SIGCOMM 2015, buffer settings (the pool is the buffer less all headrooms).",
     remedy="Fewer lossless classes, shorter cables, smaller frames, a smaller reserve, or a larger buffer.",
 )
 SMALL_POOL = Rule(

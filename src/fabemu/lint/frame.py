@@ -14,7 +14,7 @@ LANE = Rule(
     meaning="The largest frame, in blocks of 64 bytes, does not fit the receive buffer of a virtual lane.",
     reason="Its credits never suffice: the first such frame blocks the lane for ever.",
     formula="ceil(F / 64) * 64 <= credit buffer of the lane",
-    source="InfiniBand Architecture, volume 1, section 7.9 (flow control in blocks of 64 bytes).",
+    source="InfiniBand Architecture, volume 1, link layer (flow control in blocks of 64 bytes).",
     remedy="Raise link.credit_buffer, or lower nic.mtu.",
 )
 QUANTUM = Rule(

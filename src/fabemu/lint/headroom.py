@@ -24,7 +24,8 @@ SHORT = Rule(
     "frame keeps the PFC frame waiting, while the PFC frame is sent, travels and is responded to, and while the last "
     "bits come back; and the sender's frame, if it had just begun. With cells, each F takes whole ones, and what "
     "arrives in between is multiplied by what a frame takes in cells over its bytes on the wire, for the worst size.",
-    source="IEEE 802.1Q-2022, annex N (buffer requirements for priority-based flow control); src/fabemu/headroom.py.",
+    source="IEEE 802.1Q (802.1Qbb), its annex on buffer requirements for priority-based flow control; "
+    "src/fabemu/headroom.py.",
     remedy='Leave switch.pfc.headroom = "auto", which is the bound of each port. A headroom stated in bytes must be '
     "that of the fastest, longest link with the largest frames; overrides can give long links more.",
 )

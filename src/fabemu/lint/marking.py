@@ -12,7 +12,7 @@ from fabemu.lint.threshold import Q16, reached_bytes
 from fabemu.plan import CC_DCQCN_ADAPTER, CC_DCQCN_PAPER, NONE, VERB_READ
 
 _SOURCE = (
-    "Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015, section 4 (ECN must act before "
+    "Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015 (ECN must act before "
     "PFC); Choudhury & Hahne 1998 (the threshold)."
 )
 _FORMULA = (

@@ -18,7 +18,7 @@ SHORT = Rule(
     formula="pause - floor(pause / 2) >= w(F), with pause = quanta x 512 bit times: the refresh is due at half time "
     "and may wait for one of our largest frames F. Propagation and response delay are the same for both PFC frames "
     "and cancel.",
-    source="IEEE 802.1Q-2022, clause 36 (quanta of 512 bit times); MODEL section 7 (refresh).",
+    source="IEEE 802.3, annexes 31B and 31D (quanta of 512 bit times); MODEL section 7 (refresh).",
     remedy="Leave switch.pfc.quanta = 65535, or make the pause at least two of the largest frames long.",
 )
 OFF = Rule(
@@ -43,7 +43,7 @@ LOSSY = Rule(
     reason="No XOFF is ever raised for them there: they are dropped when the shared buffer or the egress limit is "
     "reached.",
     formula="lossless[map_sender[c]] and not lossless[map_receiver[c]]",
-    source="Guo et al., RDMA over Commodity Ethernet at Scale, SIGCOMM 2016, section 3 (DSCP-based PFC: what a lost "
+    source="Guo et al., RDMA over Commodity Ethernet at Scale, SIGCOMM 2016 (DSCP-based PFC: what a lost "
     "marking does).",
     remedy="Give all switches the same class_map, from the hosts on.",
 )

@@ -49,7 +49,7 @@ SHORT = Rule(
     "Response time and cells count nothing, so that a real switch needs more.",
     "When the link is full, packets that are on their way when the pause begins are dropped.",
     "xoff >= F + R (w(B) + w(PFC) + 2 d) + F + 20 B, with F the largest lossless frame, B the largest of any",
-    "IEEE 802.1Q, annex N; src/fabemu/headroom.py",
+    "As FB101",
     "Use the headroom of the port's speed and cable, or correct CABLE_LENGTH.",
 )
 MISMATCH = Rule(

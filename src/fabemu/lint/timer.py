@@ -22,8 +22,8 @@ INTERVAL = Rule(
     reason="Between two CNPs the sender speeds up although it is still congested; alpha falls between them and never "
     "tells how bad it is. Rates swing, and PFC does the work.",
     formula='cnp_interval <= increase_timer; preset = "paper" also: cnp_interval <= alpha_timer',
-    source="Zhu et al., SIGCOMM 2015, section 3.1 (the alpha timer must be longer than the CNP interval) and section "
-    "5.",
+    source="Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015 (the alpha timer must be "
+    "longer than the CNP interval).",
     remedy="Shorten nic.cc.cnp_interval at the receivers or lengthen the timers at the senders.",
 )
 TIMEOUT = Rule(
@@ -34,7 +34,8 @@ TIMEOUT = Rule(
     reason="Every packet is sent again before its ACK can come: the link carries everything twice or more, and the "
     "queue pair fails after retry_count timeouts.",
     formula="4.096 us x 2^timeout >= sum over the path of w(packet) + delay + latency, and the same back with w(ACK)",
-    source="InfiniBand Architecture, volume 1, section 9.7.6.1.3 (local ACK timeout); MODEL section 10.",
+    source="InfiniBand Architecture, volume 1, section 9.7.6.1.3 (detecting lost acknowledge messages and timeouts); "
+    "MODEL section 10.",
     remedy="Raise nic.timeout; 14 (67 ms) is usual.",
 )
 WATCHDOG = Rule(
@@ -44,7 +45,7 @@ WATCHDOG = Rule(
     meaning="The poll interval of a switch's PFC watchdog is longer than its detection time.",
     reason="A storm is seen one poll late at best, and one that ends and comes back between polls is never seen.",
     formula="poll_interval <= detection_time",
-    source="SONiC, PFC watchdog design (detection and restoration times are multiples of the poll interval).",
+    source="PFC Watchdog in SONiC, high level design (the state of a queue is looked at once a poll).",
     remedy="Lower switch.watchdog.poll_interval or raise detection_time.",
 )
 RULES = (INTERVAL, TIMEOUT, WATCHDOG)

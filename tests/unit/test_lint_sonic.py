@@ -437,3 +437,22 @@ def test_what_an_absent_table_would_say_is_not_held_against_a_file(tmp_path):
     found = lint_sonic(path)
     assert "FB633" not in codes(found)
     assert any("PORT_QOS_MAP is absent" in finding.message for finding in found)
+
+
+def test_a_port_is_down_unless_it_is_said_to_be_up(tmp_path):
+    def unused(data):
+        """A port as switches have it that nothing is plugged into: no status, no PFC, no profiles."""
+        data["PORT"]["Ethernet16"] = {"speed": "100000", "mtu": "9100"}
+
+    path = changed(tmp_path, unused)
+    assert not read_switch(path).is_up("Ethernet16")
+    assert lint_sonic(path) == []
+
+    def silent(data):
+        unused(data)
+        for fields in data["PORT"].values():
+            fields.pop("admin_status", None)
+
+    path = changed(tmp_path, silent)
+    assert read_switch(path).is_up("Ethernet16")
+    assert "FB635" in codes(lint_sonic(path))

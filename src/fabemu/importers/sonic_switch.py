@@ -411,6 +411,8 @@ class _Reader:
                 else:
                     cables[port] = Fraction(match[1])
         neighbours = self.tables.table("DEVICE_NEIGHBOR")
+        # A port is down unless it is said to be up; but a file that says it of none is an excerpt.
+        usual_status = "down" if any("admin_status" in item for item in self.tables.table("PORT").values()) else "up"
         for name, fields in self.tables.table("PORT").items():
             keys = ("PORT", name)
             speed = self.number((*keys, "speed"), low=10, high=10**8, noun="a speed in Mb/s")
@@ -419,7 +421,7 @@ class _Reader:
                 None if speed is None else speed * 10**6,
                 self.number((*keys, "mtu"), low=68, high=65_535, noun="an MTU in bytes"),
                 cables.get(name),
-                fields.get("admin_status", "up") != "down",
+                fields.get("admin_status", usual_status) != "down",
                 neighbours.get(name, {}).get("name"),
             )
 

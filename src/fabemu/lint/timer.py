@@ -45,7 +45,7 @@ WATCHDOG = Rule(
     meaning="The poll interval of a switch's PFC watchdog is longer than its detection time.",
     reason="A storm is seen one poll late at best, and one that ends and comes back between polls is never seen.",
     formula="poll_interval <= detection_time",
-    source="PFC Watchdog in SONiC, high level design (the state of a queue is looked at once a poll).",
+    source="SONiC, YANG model of PFC_WD (detection_time and restoration_time are not below POLL_INTERVAL).",
     remedy="Lower switch.watchdog.poll_interval or raise detection_time.",
 )
 RULES = (INTERVAL, TIMEOUT, WATCHDOG)

@@ -177,7 +177,20 @@ def test_xon_above_the_reserve_is_noted(tmp_path):
         data["BUFFER_PROFILE"]["pg_lossless_50000_5m_profile"]["xon"] = "21000"
 
     _, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
-    assert any("resumes at 21,000 B, above the reserve of 20,000 B" in note for note in notes)
+    assert (
+        "xon of pg_lossless_50000_5m_profile (21,000 B), above the reserve of 20,000 B: here XON comes only when nothing "
+        "but the reserve is used"
+    ) in notes
+
+
+def test_what_many_profiles_have_alike_is_one_note(tmp_path):
+    def change(data):
+        for name in ("pg_lossless_50000_5m_profile", "pg_lossless_100000_40m_profile"):
+            data["BUFFER_PROFILE"][name] |= {"xon": "2544", "xon_offset": "4096"}
+
+    _, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
+    (note,) = [note for note in notes if note.startswith("xon of")]
+    assert note == "xon of pg_lossless_50000_5m_profile and 1 more (2,544 B): XON follows xon_offset alone"
 
 
 def test_one_set_of_values_needs_no_list(tmp_path):

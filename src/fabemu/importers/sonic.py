@@ -117,6 +117,7 @@ class _Conversion:
         self.switch = switch
         self.sources = sources
         self.notes: list[str] = []
+        self.xon_left: dict[str, list[str]] = {}  # profiles by what is not carried over of their xon
         self.up = [port for port in switch.data_ports if switch.is_up(port)]
         self.pfc: frozenset[int] = usual(switch.pfc_of(port) for port in self.up) or frozenset()
         groups = Counter(number for (_, number), _, _ in switch.lossless_groups())
@@ -223,13 +224,17 @@ class _Conversion:
                 self.note(f"priority {priority} has PFC, but its priority group {number} has no xoff: no headroom here")
         if self.pfc and switch.computed:
             ports = sorted({port for port, _ in switch.computed})
+            whose = ports[0] if len(ports) == 1 else f"{len(ports)} ports ({ports[0]} and so on)"
             self.note(
-                f"headroom of {len(ports)} ports ({ports[0]} and so on): the switch computes it, or looks it up in "
+                f"headroom of {whose}: the switch computes it, or looks it up in "
                 'pg_profile_lookup.ini; here it is "auto", the bound of each link'
             )
         elif self.pfc and not groups:
             lines.append('headroom = "0B"')
         by_link = self._by_link(groups)
+        for text, names in self.xon_left.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            self.note(f"xon of {names[0]}{more} {text}")
         if len({values for _, _, values in by_link}) == 1:
             lines += _group_lines(by_link[0][2])
             return ["[switch.pfc]", *lines, ""]
@@ -277,15 +282,18 @@ class _Conversion:
         reserved = size - xoff if within else size
         if profile.xon_offset_bytes:
             if profile.xon_bytes:
-                self.note(f"xon of {profile.name} ({profile.xon_bytes:,} B): XON follows xon_offset alone")
+                self.xon_left.setdefault(f"({profile.xon_bytes:,} B): XON follows xon_offset alone", []).append(
+                    profile.name
+                )
             return reserved, xoff, f"{profile.xon_offset_bytes}B"
         if not profile.xon_bytes:
             return reserved, xoff, "0B"
         if profile.xon_bytes > reserved:
-            self.note(
-                f"xon of {profile.name}: the switch resumes at {profile.xon_bytes:,} B, above the reserve of "
-                f"{reserved:,} B; here only when nothing but the reserve is used"
+            text = (
+                f"({profile.xon_bytes:,} B), above the reserve of {reserved:,} B: here XON comes only when nothing but "
+                "the reserve is used"
             )
+            self.xon_left.setdefault(text, []).append(profile.name)
         return reserved, xoff, ONLY_WHEN_EMPTY
 
     def _threshold(self, table: str, profiles: list[Profile], prefix: str = "") -> list[str]:

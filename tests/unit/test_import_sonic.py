@@ -178,8 +178,8 @@ def test_xon_above_the_reserve_is_noted(tmp_path):
 
     _, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
     assert (
-        "xon of pg_lossless_50000_5m_profile (21,000 B), above the reserve of 20,000 B: here XON comes only when nothing "
-        "but the reserve is used"
+        "xon of pg_lossless_50000_5m_profile (21,000 B), above the reserve of 20,000 B: here XON comes only when "
+        "nothing but the reserve is used"
     ) in notes
 
 

@@ -1,0 +1,62 @@
+"""Pauses are balanced: each that begins ends, none overlaps the next, and queues stand still as long as told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import event, given
+
+pytest.importorskip("fabemu._core.engine")
+
+from fabemu._core.engine import Engine
+
+from fabemu.plan import Plan
+from fabemu.trace import PAUSE_ENDS
+from tests.oracle.simulator import simulate_bounded
+from tests.parity.compare import COLUMNS, FAULT
+from tests.property.strategies import FEATURES, PACKET_LIMIT, example_settings, plans, tag
+
+XON, EXPIRY, RUN_END, LINK = (PAUSE_ENDS.index(name) for name in ("xon", "expiry", "run_end", "link"))
+
+
+@example_settings(0.5)
+@given(plans(FEATURES - {"credits"}))
+def test_every_pause_that_begins_ends_and_none_overlaps_the_next(plan: Plan) -> None:
+    plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 2)
+    tag(oracle)
+    sample_ps = oracle.end_ps // 7 + 1
+    engine = Engine(replace(plan, sample_ps=sample_ps))
+    assert engine.run(plan.until_ps, 10**9) != FAULT
+    engine.finish()
+    records = engine.drain()
+
+    told: dict[tuple[int, int], int] = defaultdict(int)  # by paused port and class
+    last_end: dict[tuple[int, int], int] = {}
+    raised = set()
+    for row in np.sort(records["pauses"], order=["start_ps", "xoff_ps"]):
+        pause = {name: int(row[name]) for name in COLUMNS["pauses"]}
+        place = int(plan.port_peer[pause["port"]]), pause["class"]
+        raised.add((pause["port"], pause["class"], pause["xoff_ps"]))
+        times = [pause[name] for name in ("xoff_ps", "sent_ps", "start_ps") if pause[name] >= 0]
+        assert times == sorted(times)
+        assert pause["end_ps"] >= times[-1], "it ends"
+        assert pause["end"] in (XON, EXPIRY, RUN_END, LINK)
+        if pause["end"] == XON:
+            assert pause["xoff_ps"] <= pause["xon_ps"] <= pause["end_ps"]
+        if pause["start_ps"] < 0:
+            continue  # it never took effect
+        assert pause["start_ps"] >= last_end.get(place, 0), "the one before it is over"
+        last_end[place] = pause["end_ps"]
+        told[place] += pause["end_ps"] - pause["start_ps"]
+    assert len(raised) == engine.totals()["xoffs"]
+
+    stood: dict[tuple[int, int], int] = defaultdict(int)
+    for row in records["ports"]:
+        stood[int(row["port"]), int(row["class"])] += int(row["paused_ps"])
+    assert {place: span for place, span in stood.items() if span} == {
+        place: span for place, span in told.items() if span
+    }
+    event(f"pauses: {bool(told)}")

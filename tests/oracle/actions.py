@@ -139,6 +139,7 @@ class Actions:
         switch = self.simulator.devices[self.plan.host_count + target]
         assert isinstance(switch, Switch)
         switch.class_map[mask] = value
+        switch.has_mapped |= value != mask
 
     def headroom(self, target: int, mask: int, value: int, now: int) -> None:
         device, port = self.switch_port(target)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fabemu.plan import EVENT_DEADLOCK
 from tests.oracle.credits import blocks
 from tests.oracle.device import FOREVER_PS, Port
+from tests.oracle.packet import LINK_FRAMES
 from tests.oracle.switch import PriorityGroup, Queue, Switch
 
 if TYPE_CHECKING:
@@ -36,9 +37,11 @@ class DeadlockWatch:
         now = max(self.simulator.now, self.checked_ps)
         earliest = now + 1
         if not self.has_changed:
-            # Only the end of a pause can change what waits.
+            # Only the end of a pause can change what waits, or that the XOFF which goes on with it has come.
             ports = self.simulator.ports
-            earliest = min((ports[port_id].pause_until_ps[c] for port_id, c in self.found), default=FOREVER_PS)
+            times = [ports[port_id].pause_until_ps[c] for port_id, c in self.found]
+            times += [pause.start_ps for pause in self.simulator.pauses.standing.values() if pause.start_ps > now]
+            earliest = min(times, default=FOREVER_PS)
             if earliest >= FOREVER_PS:
                 return FOREVER_PS
             earliest = max(earliest, now + 1)
@@ -93,7 +96,11 @@ class DeadlockWatch:
             return False
         if port.credits:
             return not port.can_send(class_id, queue.head_bytes())
-        return port.is_paused(class_id, now) and target[1].is_xoff and not switch.watchdog.breaks_waits(port)
+        if not port.is_paused(class_id, now) or switch.watchdog.breaks_waits(port):
+            return False
+        # The pause may be that of an XOFF before, whose XON is still on its way.
+        pause = self.simulator.pauses.standing.get((port.peer_id, class_id))
+        return pause is not None and 0 <= pause.start_ps <= now
 
     def waiting_for_ever(self, now: int) -> Waiting:
         """The greatest set of held queues in which each would go on waiting if all else had left."""
@@ -122,14 +129,28 @@ class DeadlockWatch:
             return credits.capacity[class_id] - stuck < blocks(head)
         stuck = self.stuck_bytes(switch, group, waiting)
         shared = max(0, stuck - group.reserved)
-        all_shared = sum(
-            max(0, self.stuck_bytes(switch, other, waiting) - other.reserved)
+        kept_shared = sum(
+            max(0, self.stuck_bytes(switch, other, waiting) - other.reserved - other.headroom_used)
             for groups in switch.groups
             for other in groups
         )
-        threshold = group.threshold(switch.pool - all_shared)
+        threshold = group.threshold(switch.pool - kept_shared)
         resumes = shared == 0 or shared + group.xon_offset <= threshold
-        return stuck > 0 and not resumes
+        # XON is judged when a frame leaves the group: never, if all of them are stuck and none comes.
+        return stuck > 0 and (not resumes or (stuck == group.used and not self.more_can_come(port_id, class_id)))
+
+    def more_can_come(self, port_id: int, class_id: int) -> bool:
+        """Whether frames can join the group at the other end while this queue is paused."""
+        switch, port = self.place(port_id)
+        target = self.target(port_id, class_id)
+        assert target is not None
+        on_the_way = [
+            frame
+            for arrivals in target[0].arrivals.values()
+            for peer, frame in arrivals
+            if peer.id == port.peer_id and frame.class_id == class_id and frame.kind not in LINK_FRAMES
+        ]
+        return bool(on_the_way) or switch.has_mapped or target[0].has_mapped
 
     @staticmethod
     def stuck_frames(switch: Switch, group: PriorityGroup, waiting: Waiting) -> list:

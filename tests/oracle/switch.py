@@ -105,6 +105,7 @@ class Switch(Device):
         classes = range(simulator.class_count)
         start = index * len(classes)
         self.class_map = self.plan.switch_class_map[start : start + len(classes)]
+        self.has_mapped = self.class_map != [*classes]  # frames of some class were treated as those of another
         self.shared_used = 0
         self.groups = [[PriorityGroup(simulator, port, class_id) for class_id in classes] for port in self.ports]
         self.queues = [[Queue(simulator, port, class_id) for class_id in classes] for port in self.ports]

@@ -21,7 +21,7 @@ def incident(name, *overrides, status="finished"):
     run = fabemu.run(INCIDENTS / f"{name}.toml", overrides=list(overrides))
     assert run.info["status"] == status
     assert [check for check in run.info["invariants"] if not check["held"]] == []
-    if status == "finished":
+    if run.info["ended_by"] == "drained":
         assert run.info["messages"]["done"] + run.info["messages"]["failed"] == run.info["messages"]["count"]
     return run
 
@@ -212,6 +212,47 @@ def test_clockwise_routes_deadlock():
     for rescued in (watched, shortest):
         assert rescued.info["messages"]["done"] == 4
         assert "deadlocks" not in rescued.info
+
+
+def test_shortest_paths_of_a_clos_deadlock_after_failures():
+    run = incident("clos-deadlock", status="deadlocked")
+    assert run.info["ended_by"] == "deadlock"
+    (found,) = run.info["deadlocks"]
+    circle = ["spine0->leaf3", "leaf3->spine1", "spine1->leaf2", "leaf2->spine0"]
+    assert [queue["port"] for queue in found["queues"]] == circle
+    downs, (reroute,) = events(run, "link_down"), events(run, "routes")
+    assert {row["time_ps"] for row in downs} == {50 * US}
+    assert reroute["time_ps"] == 100 * US
+    closed = max(row["start_ps"] for row in run.pauses.to_pylist() if row["paused_port"] in circle)
+    assert closed == pytest.approx(119.33 * US, abs=0.01 * US)
+    assert found["time_ps"] == run.info["simulated_ps"] == 120 * US  # the first check after it
+    assert run.info["messages"]["done"] == 0
+    assert total(run, "packets_dropped") == total(run, "drops_link_down") == 1028
+    # The linter names the same circle beforehand, and says from when on it is there.
+    (warning,) = run.info["warnings"]
+    assert warning.startswith("FB301") and "with the routes from 100us on" in warning
+    assert all(port in warning for port in circle)
+
+    healthy = incident("clos-deadlock", "fault=[]")
+    assert (total(healthy, "packets_dropped"), healthy.info["messages"]["done"]) == (0, 16)
+    third = incident("clos-deadlock", "fabric.spines=3")
+    assert total(third, "packets_dropped") == total(third, "drops_link_down") == 983
+    assert third.info["messages"]["done"] == 16
+    assert [row["time_ps"] for row in events(third, "routes")] == [100 * US]
+    blind = incident("clos-deadlock", "routing.convergence=10ms")
+    assert total(blind, "packets_dropped") == total(blind, "drops_link_down") == 35136
+    assert blind.info["messages"]["done"] == 8
+    assert not any(warning.startswith("FB301") for other in (healthy, blind) for warning in other.info["warnings"])
+
+
+def test_a_deadlock_is_found_where_xon_is_due_but_never_judged():
+    # Here the pool empties around the groups of the circle, so that one comes below its XON threshold; but XON is
+    # judged when a frame leaves a group, and none does.
+    run = incident("clos-deadlock", "seed=1", status="deadlocked")
+    (found,) = run.info["deadlocks"]
+    assert found["time_ps"] == 140 * US
+    ring = [queue["port"] for queue in found["queues"]]
+    assert ring == ["leaf2->spine1", "spine1->leaf3", "leaf3->spine0", "spine0->leaf2"]
 
 
 # Lost frames.

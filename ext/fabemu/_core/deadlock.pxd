@@ -5,10 +5,12 @@ Invariant the stuck set is the greatest one whose every queue is paused for byte
           it does not depend on the order in which queues are struck off.
 Order     judged between two instants, after the control actions of its time; docs/MODEL.md 17.
 """
-from .types cimport int32_t, int64_t, uint8_t, uint32_t, ps_t, EVENT_ROW_DEADLOCK, NONE
-from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, ps_t, EVENT_ROW_DEADLOCK, KIND_MASK, KINDS_OF_LINKS, NONE,
+                     UNUSUAL_CLASS_MAP)
+from .state cimport engine_t, worker_t, pause_t, port_t, queue_t, switch_t
 from .credit cimport credit_blocks, credit_limits, credit_suffices
 from .mmu cimport mmu_threshold_of
+from .packet cimport packet_t, packet_class
 from .trace cimport event_record
 from .watch cimport WATCHDOG_ALERT
 
@@ -49,17 +51,22 @@ cdef inline int64_t stuck_over(const engine_t* e, int32_t port_id, int32_t klass
 
 
 cdef inline int64_t stuck_pool(const engine_t* e, int32_t node) noexcept nogil:
-    """Use of the shared pool of a switch if nothing was left in it but stuck frames."""
+    """What stuck frames, those of the headroom aside, will always take of the shared pool of a switch."""
     cdef int32_t port_id, klass
+    cdef int64_t kept
     cdef int64_t total = 0
     for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
         for klass in range(e.plan.class_count):
-            total += stuck_over(e, port_id, klass)
+            kept = (stuck_over(e, port_id, klass)
+                    - e.queues[<int64_t>port_id * e.plan.class_count + klass].headroom_used_bytes)
+            if kept > 0:
+                total += kept
     return total
 
 
 cdef inline bint stays_paused(const engine_t* e, int32_t port_id, int32_t klass, int64_t pool_bytes) noexcept nogil:
-    """Whether a PG would give no XON with its stuck frames alone, `pool_bytes` being the pool's use by such frames.
+    """Whether a PG will never give XON: its stuck frames alone are too much for that, or it has no others, so that
+    nothing leaves it and XON is not judged. `pool_bytes` is what such frames take of the pool.
 
     On a link with credits: whether they leave no room for the frame that waits at the other end.
     """
@@ -70,8 +77,27 @@ cdef inline bint stays_paused(const engine_t* e, int32_t port_id, int32_t klass,
         return (e.lanes[<int64_t>port_id * e.plan.class_count + klass].capacity
                 - stuck_bytes(e, port_id, klass, 64) // 64 < credit_blocks(head_bytes(e, e.ports[port_id].peer, klass)))
     use = stuck_over(e, port_id, klass)
-    return use > 0 and use + <int64_t>pg.xon_offset_bytes > mmu_threshold_of(
-        e, mmu, pg, mmu.pool_bytes - pool_bytes)
+    if use > 0 and use + <int64_t>pg.xon_offset_bytes > mmu_threshold_of(e, mmu, pg, mmu.pool_bytes - pool_bytes):
+        return True
+    use = stuck_bytes(e, port_id, klass, mmu.cell_bytes)
+    return use > 0 and use == pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes and not (
+        more_can_come(e, port_id, klass))
+
+
+cdef inline bint more_can_come(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
+    """Whether a PG can get frames although the queue of its class at the other end of the link is paused."""
+    cdef const port_t* port = &e.ports[port_id]
+    cdef const packet_t* packet
+    cdef uint32_t position = port.head
+    if (e.switches[port.node - e.plan.host_count].unusual
+            | e.switches[port.peer_node - e.plan.host_count].unusual) & UNUSUAL_CLASS_MAP:
+        return True
+    while position != port.tail:
+        packet = &port.ring[position & port.mask]
+        if packet_class(packet) == <uint32_t>klass and not (KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1:
+            return True
+        position += 1
+    return False
 
 
 cdef inline int64_t head_bytes(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
@@ -83,10 +109,14 @@ cdef inline int64_t head_bytes(const engine_t* e, int32_t port_id, int32_t klass
 cdef inline bint is_held_up(const engine_t* e, int32_t port_id, int32_t klass, ps_t now) noexcept nogil:
     """Whether a queue with frames lacks credits, or is paused by a standing XOFF and no watchdog will free it."""
     cdef const port_t* port = &e.ports[port_id]
+    cdef const pause_t* pause = &e.pauses[2 * (<int64_t>port.peer * e.plan.class_count + klass)]
     cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
     if credit_limits(e, port_id):
         return not credit_suffices(e, port, port_id, klass, head_bytes(e, port_id, klass))
     if not (e.ports[port.peer].xoff_mask >> klass) & 1 or e.queues[index].pause_until_ps <= now:
+        return False
+    if pause.start_ps < 0 or pause.start_ps > now:
+        # It is paused by an XOFF before this one, whose XON is still on its way.
         return False
     return e.watches == NULL or not e.watches[index].is_watched or (
         e.watchdogs[port.node - e.plan.host_count].action == WATCHDOG_ALERT)

@@ -75,6 +75,29 @@ def test_buffer_of_a_slow_receiver(given: int, found: int) -> None:
     assert findings(slow, "FB107") == []
 
 
+def test_lossless_classes_share_the_buffer_of_a_slow_receiver() -> None:
+    classes = """
+        [[class]]
+        name = "cnp"
+        priority = 6
+        cnp = true
+        [[class]]
+        name = "rdma"
+        priority = 4
+        lossless = true
+        [[class]]
+        name = "storage"
+        priority = 3
+        lossless = true
+    """
+    enough = 2 * (64 * 1024 - 1 + BOUND_BYTES)
+    for given, found in ((enough, []), (enough - 1, [f"= {enough:,} B: lossless classes may drop at the receiver"])):
+        text = f'[[nic.override]]\nname = "h1"\nreceiver = {{ xoff = "64KiB", buffer = "{given}B" }}\n'
+        messages = [finding.message for finding in findings(classes + text, "FB107")]
+        assert [message[-len(end) :] for message, end in zip(messages, found, strict=True)] == found
+    assert findings(classes, "FB107") == []
+
+
 # PFC.
 
 

@@ -37,7 +37,8 @@ RECEIVER = Rule(
     meaning="A host that receives slowly sends XOFF at nic.receiver.xoff, but its buffer cannot take what still "
     "arrives until the switch has stopped.",
     reason="Frames of lossless classes are dropped by the NIC (cause receiver_full) although PFC works.",
-    formula="buffer >= xoff - 1 + bound, with the bound of FB101 for the host's link.",
+    formula="buffer >= n (xoff - 1 + bound), with n lossless classes and the bound of FB101 for the host's link: all "
+    "classes share the buffer. Data of lossy classes does, too, and nothing holds it back.",
     source="As FB101.",
     remedy="Leave nic.receiver.buffer to its default, or lower nic.receiver.xoff.",
 )
@@ -84,16 +85,20 @@ def short_receivers(subject: Subject) -> list[Finding]:
     """FB107."""
     plan = subject.plan
     found = Grouped(RECEIVER)
-    if not subject.lossless.any():
+    classes = int(subject.lossless.sum())
+    if not classes:
         return []
+    times = "" if classes == 1 else f"{classes} x "
     for port in range(int(plan.node_port_start[plan.host_count])):
         xoff, buffer = int(plan.port_rx_xoff_bytes[port]), int(plan.port_rx_buffer_bytes[port])
         if xoff == FOREVER_PS or plan.port_credit[port]:
             continue
         bound = _terms(subject, port, 1).total_bytes
-        if buffer < xoff - 1 + bound:
+        needed = classes * (xoff - 1 + bound)
+        if buffer < needed:
+            terms = f"xoff {count(xoff)} - 1 + {count(bound)}"
             message = (
-                f"buffer {count(buffer)} is below xoff {count(xoff)} - 1 + {count(bound)} = {count(xoff - 1 + bound)}: "
+                f"buffer {count(buffer)} is below {f'{times}({terms})' if times else terms} = {count(needed)}: "
                 "lossless classes may drop at the receiver"
             )
             found.add(subject.port(port), message, buffer_bytes=buffer, xoff_bytes=xoff, bound_bytes=bound)

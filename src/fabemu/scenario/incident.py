@@ -47,8 +47,8 @@ class Receiver(Table):
     xon: Size = optional("32KiB", description="and lets it go on at so much")
     buffer: SizeOrAuto = optional(
         "auto",
-        description="data frames beyond so many bytes in all are dropped; auto: what it takes to lose nothing of the "
-        "lossless classes, xoff and the headroom of the link for each",
+        description="data frames beyond so many bytes in all are dropped; auto: xoff and the headroom of the link for "
+        "each lossless class, which is what they take; data of lossy classes shares the buffer",
     )
 
     def rules(self) -> Iterator[Broken]:

@@ -6,7 +6,7 @@ Invariant an action at t runs after every event before t and before any event at
 Order     docs/MODEL.md 18: by time, then as listed.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, ACTION_ECN, ACTION_HEADROOM,
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, ctz, unlikely, ACTION_ECN, ACTION_HEADROOM,
                      ACTION_LINK_DOWN, ACTION_LINK_UP, ACTION_LOSS, ACTION_MAP, ACTION_PFC, ACTION_RECEIVER,
                      ACTION_ROUTES, ACTION_STORM, DROP_LINK_DOWN, FOREVER, KINDS_OF_LINKS, KIND_MASK, NONE,
                      PAUSE_END_EXPIRY, PAUSE_END_LINK, PAUSE_END_XON, UNUSUAL_FAULT, WATCH_LOSS)
@@ -18,7 +18,7 @@ from .state cimport engine_t, worker_t, pause_t, port_t, queue_t, switch_t
 from .pfc cimport pause_cut_rows, pause_row, pfc_silence
 from .receiver cimport host_receiver_rate, host_storm
 from .stats cimport drop_record, stats_paused
-from .switch cimport ctz, switch_flush
+from .switch cimport switch_flush
 from .trace cimport event_record
 from .wake cimport events_count, port_kick, wake_at
 

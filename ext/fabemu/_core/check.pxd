@@ -30,7 +30,8 @@ cdef inline void check_device(engine_t* e, int32_t node) noexcept nogil:
             while position != queue.tail:
                 waiting += queue.buffer[position & queue.mask].size
                 position += 1
-            if waiting != queue.bytes or (queue.head != queue.tail) != ((port.waiting_mask >> klass) & 1):
+            if waiting != queue.bytes or (
+                    node >= e.plan.host_count and (queue.head != queue.tail) != ((port.waiting_mask >> klass) & 1)):
                 check_fault(e, FAULT_QUEUE, node, port_id)
             if (queue.reserved_used_bytes | queue.shared_used_bytes | queue.headroom_used_bytes) < 0:
                 check_fault(e, FAULT_RELEASE, node, port_id)

@@ -41,6 +41,7 @@ cdef inline void control_push(engine_t* e, worker_t* w, int32_t port_id, int32_t
     queue.buffer[queue.tail & queue.mask] = entry[0]
     queue.buffer[queue.tail & queue.mask].flags |= <uint8_t>(klass << CLASS_SHIFT)
     queue.tail += 1
+    e.ports[port_id].waiting_mask |= <uint8_t>(1 << klass)
 
 
 cdef inline void nic_kick(engine_t* e, worker_t* w, int32_t port_id, ps_t now) noexcept nogil:

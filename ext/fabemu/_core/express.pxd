@@ -7,7 +7,7 @@ Invariant it leaves the very state that visiting instant by instant would: with 
 Order     within an egress port as in docs/MODEL.md 5: arrivals of an instant in keyed order, then the choice.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, unlikely, prefetch,
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
                      prefetch_write, FAULT_MEMORY, FOREVER, KIND_MASK, KINDS_OF_LINKS)
 from .memory cimport array_grow
 from .packet cimport packet_t, packet_class, packets_grow
@@ -19,7 +19,7 @@ from .inbox cimport inbox_add, inbox_sort
 from .link cimport burst_t, burst_close, burst_open, burst_send
 from .mmu cimport mmu_charge
 from .stats cimport stats_area, stats_sent
-from .switch cimport ctz, switch_dequeue, switch_mark
+from .switch cimport switch_dequeue, switch_mark
 from .ties cimport sort_ports
 from .wake cimport events_count, port_expect
 

@@ -5,9 +5,9 @@ Invariant a port that has something to send has its next choice set.
 Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 """
 from libc.stdlib cimport free
-from .types cimport (int32_t, int64_t, uint32_t, ps_t, unlikely, FOREVER, KIND_CNP, KIND_CORRUPT, KIND_DATA, KIND_READ,
-                     MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SEND, STATUS_FAILED, STATUS_POSTED,
-                     VERB_READ)
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, ps_t, ctz, unlikely, FOREVER, KIND_CNP, KIND_CORRUPT,
+                     KIND_DATA, KIND_READ, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SEND, STATUS_FAILED,
+                     STATUS_POSTED, VERB_READ)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, ready_t
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
@@ -192,6 +192,7 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
     cdef ready_t top
     cdef qp_t* q
     cdef int32_t klass = 0
+    cdef uint32_t mask = port.waiting_mask
     cdef ps_t next_ps, class_ps
     cdef bint limited = credit_limits(e, port_id)
     cdef int64_t sent_bytes = port.sent_bytes
@@ -200,7 +201,11 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
         return
     if unlikely(port.pfc_pending):
         pending_send(e, w, port, port_id, now)
-    for klass in range(e.plan.class_count if port.busy_until_ps <= now else 0):
+    if unlikely(port.busy_until_ps > now):
+        mask = 0
+    while mask:
+        klass = ctz(mask)
+        mask &= mask - 1
         box = &boxes[klass]
         if queues[klass].pause_until_ps > now:
             continue
@@ -225,11 +230,20 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
     if unlikely(limited) and port.sent_bytes > sent_bytes:
         credit_spend(e, port_id, klass, port.sent_bytes - sent_bytes)
     next_ps = FOREVER
-    for klass in range(e.plan.class_count):
-        if unlikely(limited) and not host_has_credits(e, host, port, port_id, klass, &boxes[klass]):
+    mask = port.waiting_mask
+    while mask:
+        klass = ctz(mask)
+        mask &= mask - 1
+        box = &boxes[klass]
+        if box.control.head == box.control.tail and box.ready.count == 0:
+            port.waiting_mask &= <uint8_t>~(1 << klass)
             continue
-        class_ps = outbox_next_ps(&boxes[klass], &queues[klass], now)
+        if unlikely(limited) and not host_has_credits(e, host, port, port_id, klass, box):
+            continue
+        class_ps = outbox_next_ps(box, &queues[klass], now)
         if class_ps < next_ps:
             next_ps = class_ps
+            if next_ps <= port.busy_until_ps:
+                break
     if next_ps < FOREVER:
         port_kick(e, w, port, port_id, next_ps if next_ps > port.busy_until_ps else port.busy_until_ps)

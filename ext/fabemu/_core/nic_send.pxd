@@ -71,6 +71,7 @@ cdef inline void qp_offer(engine_t* e, worker_t* w, host_t* host, qp_t* q, int32
     q.in_heap = 1
     ready_push(e, &e.outboxes[<int64_t>q.port * e.plan.class_count + q.klass].ready, ready_ps, q.qp, slot)
     port = &e.ports[q.port]
+    port.waiting_mask |= <uint8_t>(1 << q.klass)
     if ready_ps < port.busy_until_ps:
         ready_ps = port.busy_until_ps
     port_kick(e, w, port, q.port, ready_ps)

@@ -33,6 +33,8 @@ cdef inline void host_set_op_key(engine_t* e, worker_t* w, int32_t node) noexcep
         return
     if next_ps < host.op_key_ps:
         host.op_key_ps = next_ps
+        if w.lone:
+            return
         if next_ps < w.limit_ps:
             events_push(e, w, event_key(next_ps - w.window_start_ps, EVENT_OPERATION, 0, 0))
         elif next_ps < w.least_ps:
@@ -49,6 +51,8 @@ cdef inline void host_set_timer_key(engine_t* e, worker_t* w, int32_t node) noex
     next_ps = host.timers.entries[0].time_ps
     if next_ps < host.timer_key_ps:
         host.timer_key_ps = next_ps
+        if w.lone:
+            return
         if next_ps < w.limit_ps:
             events_push(e, w, event_key(next_ps - w.window_start_ps, EVENT_TIMER, TIMER_QP, 0))
         elif next_ps < w.least_ps:

@@ -285,11 +285,39 @@ cdef inline void pfc_defer(engine_t* e, worker_t* w, port_t* port, int32_t port_
     entry.mask = xoff_mask
     entry.classes = classes
     port.pending_count += 1
+    if w.lone:
+        return
     if time_ps < w.limit_ps:
         events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1,
                                     <uint64_t>port.local))
     else:
         port_expect(e, w, port_id, time_ps)
+
+
+cdef inline void pfc_receive(engine_t* e, worker_t* w, port_t* port, int32_t port_id, const packet_t* packet,
+                             ps_t now) noexcept nogil:
+    """A PFC frame has arrived: it takes effect now, or when the port has responded to it."""
+    cdef ps_t response_ps = e.plan.port_pfc_response_ps[port_id]
+    w.pfc_received += 1
+    if response_ps == 0:
+        pfc_apply(e, w, port, port_id, packet.psn, packet.hash, now)
+    else:
+        pfc_defer(e, w, port, port_id, packet.psn, packet.hash, now + response_ps)
+
+
+cdef inline ps_t pfc_deferred_ps(const engine_t* e, int32_t port_id) noexcept nogil:
+    """When the next frame that the port responds to takes effect; there is one."""
+    cdef const pending_queue_t* pending = &e.pendings[port_id]
+    return pending.buffer[pending.head & pending.mask].time_ps
+
+
+cdef inline void pfc_defer_over(engine_t* e, worker_t* w, port_t* port, int32_t port_id, ps_t now) noexcept nogil:
+    """The oldest frame that was kept takes effect."""
+    cdef pending_queue_t* pending = &e.pendings[port_id]
+    cdef pending_t entry = pending.buffer[pending.head & pending.mask]
+    pending.head += 1
+    port.pending_count -= 1
+    pfc_apply(e, w, port, port_id, entry.mask, entry.classes, now)
 
 
 cdef inline pending_t* pending_push(engine_t* e, pending_queue_t* pending) noexcept nogil:

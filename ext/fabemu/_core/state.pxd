@@ -54,7 +54,7 @@ cdef struct port_t:
     int32_t peer                  # port at the other end
     int32_t node
     int32_t peer_node
-    uint8_t waiting_mask          # classes with frames in their egress queue
+    uint8_t waiting_mask          # classes with frames in their egress queue; of a host: that may have any to send
     uint8_t xoff_mask             # classes for which XOFF stands (ingress)
     uint8_t pfc_pending
     uint8_t last_class            # round robin (compatibility)
@@ -342,6 +342,7 @@ cdef struct worker_t:
     int32_t heap_count
     int32_t heap_capacity
     int32_t node                  # being stepped
+    bint lone                     # a host is stepped by itself: it looks for its next event, and wants no keys
     ps_t instant_ps               # being run; transmit choices of this instant go to `choices`
     int32_t* arrivals             # local ports with an arrival at this instant
     int32_t* due                  # port ids with something to do in this visit

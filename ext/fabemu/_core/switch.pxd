@@ -5,7 +5,7 @@ Invariant a port with an eligible frame has a transmit key no later than it can 
 Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XON, ECN.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, unlikely, DROP_LINK_DOWN,
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, ctz, unlikely, DROP_LINK_DOWN,
                      DROP_NO_ROUTE, DROP_WATCHDOG, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, NONE,
                      UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
 from .packet cimport packet_t, packet_class, packets_grow
@@ -21,10 +21,6 @@ from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports
 from .wake cimport port_kick
 from .watch cimport WATCHDOG_DROP, WATCHDOG_FORWARD, watch_in_storm
-
-cdef extern from *:
-    int ctz "__builtin_ctz"(uint32_t value) noexcept nogil
-
 
 cdef inline uint8_t switch_mark(engine_t* e, worker_t* w, queue_t* queue, int32_t port_id, int32_t klass,
                                 const packet_t* packet) noexcept nogil:

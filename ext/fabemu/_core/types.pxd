@@ -24,6 +24,7 @@ cdef extern from *:
     void prefetch_write "FABEMU_PREFETCH_WRITE"(void* address) noexcept nogil
     bint likely "FABEMU_LIKELY"(bint condition) noexcept nogil
     bint unlikely "FABEMU_UNLIKELY"(bint condition) noexcept nogil
+    int ctz "__builtin_ctz"(uint32_t value) noexcept nogil
 
 cdef enum:
     NONE = -1

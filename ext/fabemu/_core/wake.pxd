@@ -75,6 +75,8 @@ cdef inline void port_kick(engine_t* e, worker_t* w, port_t* port, int32_t port_
         e.touched_port = port_id
         return
     port.kick_ps = time_ps
+    if w.lone:
+        return
     if time_ps == w.instant_ps:
         choice_add(e, w, port.local)
     elif time_ps < w.limit_ps:

@@ -11,7 +11,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlike
                      KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .packet cimport packet_t, packet_is_of_link
 from .rng cimport tie_prefix
-from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_t, pending_queue_t
+from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
 from .action cimport actions_run
@@ -19,10 +19,11 @@ from .check cimport check_device
 from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_take
 from .deadlock cimport deadlock_checks_before
 from .express cimport express_try
+from .host cimport host_applies, host_visit
 from .inbox cimport inbox_add, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
-from .pfc cimport pfc_apply, pfc_defer, pfc_want_frame
+from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
 from .stats cimport stats_area, stats_paused
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
@@ -134,7 +135,6 @@ cdef inline void visit_leave(engine_t* e, worker_t* w, int32_t node) noexcept no
     """Note when the ports that were due have their next event, and have the device woken for the earliest of all."""
     cdef int32_t index
     cdef port_t* port
-    cdef const pending_queue_t* pending
     cdef ps_t next_ps, time_ps
     for index in range(w.due_count):
         port = &e.ports[w.due[index]]
@@ -144,8 +144,7 @@ cdef inline void visit_leave(engine_t* e, worker_t* w, int32_t node) noexcept no
             if time_ps < next_ps:
                 next_ps = time_ps
         if unlikely(port.pending_count > 0):
-            pending = &e.pendings[w.due[index]]
-            time_ps = pending.buffer[pending.head & pending.mask].time_ps
+            time_ps = pfc_deferred_ps(e, w.due[index])
             if time_ps < next_ps:
                 next_ps = time_ps
         e.port_next_ps[w.due[index]] = next_ps
@@ -158,10 +157,7 @@ cdef inline void visit_leave(engine_t* e, worker_t* w, int32_t node) noexcept no
 cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t variant, ps_t now) noexcept nogil:
     """A PFC frame at the head of its ring, the next of the inbox (0), or one whose response delay is over (1)."""
     cdef port_t* port = &e.ports[port_id]
-    cdef pending_queue_t* pending
-    cdef pending_t entry
     cdef const packet_t* packet
-    cdef ps_t response_ps
     if variant == 0:
         packet = &port.ring[port.head & port.mask]
         port.head += 1
@@ -170,19 +166,10 @@ cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t v
         if packet.kind == KIND_CREDIT:
             credit_learn(e, w, port, port_id, credit_ring_take(e, port_id), now)
             return
-        w.pfc_received += 1
-        response_ps = e.plan.port_pfc_response_ps[port_id]
-        if response_ps == 0:
-            pfc_apply(e, w, port, port_id, packet.psn, packet.hash, now)
-        else:
-            pfc_defer(e, w, port, port_id, packet.psn, packet.hash, now + response_ps)
+        pfc_receive(e, w, port, port_id, packet, now)
         return
     events_pop(w)
-    pending = &e.pendings[port_id]
-    entry = pending.buffer[pending.head & pending.mask]
-    pending.head += 1
-    port.pending_count -= 1
-    pfc_apply(e, w, port, port_id, entry.mask, entry.classes, now)
+    pfc_defer_over(e, w, port, port_id, now)
 
 
 cdef inline void visit_choices(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
@@ -313,6 +300,11 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
     cdef uint64_t key, following, event_class
     cdef ps_t now
     w.node = node
+    if is_host and host_applies(e, node):
+        host_visit(e, w, node)
+        if CHECK:
+            check_device(e, node)
+        return
     w.tie_prefix = tie_prefix(e.plan.seed, <uint64_t>node)
     w.instant_ps = -1
     visit_due(e, w, node)

@@ -7,7 +7,7 @@ Order     docs/MODEL.md 10 and 11.
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CLASS_SHIFT, FAULT_MEMORY, KIND_CNP,
                      KIND_READ, PSN_MASK)
 from .memory cimport ring_grow
-from .packet cimport packet_t
+from .packet cimport packet_shape, packet_t, packet_words
 from .state cimport engine_t, worker_t, port_t, control_t, control_queue_t
 from .link cimport link_begin, link_commit, link_wire_ps
 from .stats cimport stats_sent
@@ -93,4 +93,5 @@ cdef inline void nic_send_control(engine_t* e, worker_t* w, port_t* port, int32_
     packet.group = entry.group
     queue.head += 1
     host_count(e, w, port, port_id, klass, size, now)
-    link_commit(e, w, port, port_id, packet, now)
+    link_commit(e, w, port, port_id, packet, packet_words(<uint32_t>entry.qp, entry.psn),
+                packet_shape(<uint32_t>size, entry.kind, entry.flags), now)

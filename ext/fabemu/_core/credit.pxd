@@ -10,7 +10,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlike
                      FAULT_CREDIT, FAULT_MEMORY, FOREVER, KIND_MASK, KIND_CREDIT, KIND_PFC, NONE, PENDING_CREDIT,
                      PSN_MASK)
 from .memory cimport ring_grow
-from .packet cimport packet_t, packet_class
+from .packet cimport packet_class, packet_shape, packet_t, packet_words
 from .state cimport credit_port_t, engine_t, lane_t, port_t, totals_t, worker_t
 from .link cimport link_begin, link_commit, link_wire_ps
 from .pfc cimport pfc_send, pfc_set_refresh
@@ -80,7 +80,8 @@ cdef inline void credit_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     packet.flags = 0
     packet.ingress = 0
     packet.group = 0
-    link_commit(e, w, port, port_id, packet, now)
+    link_commit(e, w, port, port_id, packet, packet_words(packet.qp, packet.psn),
+                packet_shape(packet.size, KIND_CREDIT, 0), now)
     w.credit_frames += 1
     port.refresh_ps = FOREVER
     if interval_ps > 0 and e.credits[port_id].repeats < CREDIT_REPEATS:

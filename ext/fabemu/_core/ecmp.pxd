@@ -12,9 +12,9 @@ cdef enum:
     ROUTE_SET_BASE = -16
 
 
-cdef inline int32_t ecmp_choose(const plan_t* plan, const int32_t* row, int32_t node, uint32_t group, uint32_t dst,
+cdef inline int32_t ecmp_choose(const plan_t* plan, const int32_t* row, uint32_t seed, uint32_t group, uint32_t dst,
                                 uint32_t hash) noexcept nogil:
-    """Port id by the node's row of routes, or NONE where there is none."""
+    """Port id by a node's row of routes and its seed, or NONE where there is no route."""
     cdef int32_t entry = row[group]
     cdef int32_t start, count
     if entry >= 0:
@@ -26,7 +26,7 @@ cdef inline int32_t ecmp_choose(const plan_t* plan, const int32_t* row, int32_t 
     entry = ROUTE_SET_BASE - entry
     start = plan.nexthop_start[entry]
     count = plan.nexthop_start[entry + 1] - start
-    return plan.nexthop_port[start + <int32_t>((<uint64_t>mix32(hash ^ plan.node_seed[node]) * <uint64_t>count) >> 32)]
+    return plan.nexthop_port[start + <int32_t>((<uint64_t>mix32(hash ^ seed) * <uint64_t>count) >> 32)]
 
 
 cdef inline const int32_t* ecmp_row(const plan_t* plan, int32_t node) noexcept nogil:
@@ -42,4 +42,4 @@ cdef inline int32_t ecmp_port(const plan_t* plan, int32_t node, uint32_t group, 
         # A host with one port, or none.
         start = plan.node_port_start[node]
         return start if plan.node_port_start[node + 1] > start else NONE
-    return ecmp_choose(plan, ecmp_row(plan, node), node, group, dst, hash)
+    return ecmp_choose(plan, ecmp_row(plan, node), plan.node_seed[node], group, dst, hash)

@@ -9,7 +9,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ, WATCH_RECORD)
+from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, NONE, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ,
+                     WATCH_RECORD)
 from .action cimport actions_init
 from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
@@ -24,8 +25,8 @@ from .pfc cimport pause_row
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
-from .state cimport (control_t, engine_t, express_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
-                     record_buffer_t, rx_t, switch_t, worker_t)
+from .state cimport (bound_t, control_t, engine_t, express_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t,
+                     queue_t, record_buffer_t, rx_t, switch_t, worker_t)
 from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .transport cimport transport_holds, transport_init
@@ -386,11 +387,9 @@ cdef class Engine:
         e.worker.due_end = <uint32_t*>zeroed(&e.arena, count, sizeof(uint32_t))
         e.worker.express_capacity = 256
         e.worker.express = <express_t*>zeroed(&e.arena, 256, sizeof(express_t))
-        e.worker.express_mixed = <uint8_t*>zeroed(&e.arena, count, 1)
-        e.worker.express_cursor = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
-        e.worker.express_tail = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
-        e.worker.express_head = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
-        memset(e.worker.express_head, 0xff, count * sizeof(int32_t))
+        e.worker.bound = <bound_t*>zeroed(&e.arena, count, sizeof(bound_t))
+        for index in range(count):
+            e.worker.bound[index].head = NONE
         e.worker.egress = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
         e.worker.choice_capacity = 4 * count + 64
         e.worker.choices = <int32_t*>zeroed(&e.arena, e.worker.choice_capacity, sizeof(int32_t))

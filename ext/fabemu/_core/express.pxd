@@ -8,10 +8,10 @@ Order     within an egress port as in docs/MODEL.md 5: arrivals of an instant in
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
-                     prefetch_write, FAULT_MEMORY, FOREVER, KIND_MASK, KINDS_OF_LINKS)
+                     prefetch_write, FAULT_MEMORY, FOREVER, KIND_MASK, KINDS_OF_LINKS, NONE)
 from .memory cimport array_grow
 from .packet cimport packet_t, packet_class, packets_grow
-from .state cimport engine_t, express_t, worker_t, port_t, queue_t, switch_t
+from .state cimport bound_t, engine_t, express_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_TIME_SHIFT
 from .credit cimport pending_send
 from .ecmp cimport ecmp_choose, ecmp_row
@@ -57,29 +57,28 @@ cdef inline void express_prepare(const engine_t* e, int32_t port_id, int32_t kla
         prefetch_write(&queue.buffer[(queue.tail + 4) & queue.mask])
 
 
-cdef inline void express_insert(worker_t* w, int32_t local, int32_t inserted) noexcept nogil:
+cdef inline void express_insert(express_t* list, bound_t* bound, int32_t inserted) noexcept nogil:
     """Put an arrival where it belongs in a list whose last one is not earlier; ties are left to a sort."""
-    cdef express_t* list = w.express
     cdef ps_t time_ps = list[inserted].time_ps
-    cdef int32_t before = w.express_cursor[local]
+    cdef int32_t before = bound.cursor
     cdef int32_t steps = 0
     # Arrivals of one link come in order: go on from where the last of them went.
     if list[before].ingress != list[inserted].ingress:
-        before = w.express_head[local]
+        before = bound.head
         if list[before].time_ps >= time_ps:
-            w.express_mixed[local] = list[before].time_ps == time_ps
+            bound.mixed = list[before].time_ps == time_ps
             list[inserted].next = before
-            w.express_head[local] = inserted
+            bound.head = inserted
             return
     # There is a later one, since the last is not earlier.
     while list[list[before].next].time_ps < time_ps:
         before = list[before].next
         steps += 1
         if unlikely(steps == 64):
-            w.express_mixed[local] = 1
+            bound.mixed = 1
             break
     if list[list[before].next].time_ps == time_ps:
-        w.express_mixed[local] = 1
+        bound.mixed = 1
     list[inserted].next = list[before].next
     list[before].next = inserted
 
@@ -91,52 +90,65 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
     """
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef const int32_t* routes = ecmp_row(&e.plan, node)
+    cdef uint32_t seed = e.plan.node_seed[node]
+    cdef ps_t limit_ps = w.limit_ps
+    cdef express_t* list = w.express
+    cdef bound_t* bound
     cdef int32_t count = 0
-    cdef int32_t index, local, egress_id
-    cdef uint32_t position, classes
+    cdef int32_t index, egress_id, ingress
+    cdef uint32_t position, tail, mask, classes
     cdef int64_t bytes
     cdef const port_t* port
+    cdef const packet_t* ring
     cdef const packet_t* packet
     cdef express_t* entry
     w.inbox_bytes = 0
     for index in range(w.due_count):
         port = &e.ports[w.due[index]]
-        if unlikely(port.pending_count > 0 or port.refresh_ps < w.limit_ps):
+        if unlikely(port.pending_count > 0 or port.refresh_ps < limit_ps):
             return -1
+        ring = port.ring
+        mask = port.mask
+        tail = port.tail
+        ingress = port.local
         position = port.head
         bytes = 0
         classes = 0
-        while position != port.tail:
-            packet = &port.ring[position & port.mask]
-            if packet.time_ps >= w.limit_ps:
+        while position != tail:
+            packet = &ring[position & mask]
+            if packet.time_ps >= limit_ps:
                 break
             position += 1
             if unlikely((KINDS_OF_LINKS >> (packet.kind & KIND_MASK)) & 1):
                 return -1
-            if unlikely(count == w.express_capacity) and not express_grow(e, w):
-                return -1
-            egress_id = ecmp_choose(&e.plan, routes, node, packet.group, packet.dst, packet.hash)
-            local = egress_id - first_port
-            entry = &w.express[count]
+            if unlikely(count == w.express_capacity):
+                if not express_grow(e, w):
+                    return -1
+                list = w.express
+            egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+            bound = &w.bound[egress_id - first_port]
+            entry = &list[count]
             entry.packet = packet
             entry.time_ps = packet.time_ps
-            entry.ingress = port.local
+            entry.ingress = ingress
             entry.next = -1
             entry.klass = <int32_t>packet_class(packet)
-            classes |= <uint32_t>1 << entry.klass
+            classes |= <uint32_t>1 << packet_class(packet)
             bytes += packet.size
-            if w.express_head[local] < 0:
-                w.express_head[local] = count
-                w.choices[touched[0]] = local
+            if bound.head < 0:
+                bound.head = count
+                bound.tail = count
+                bound.last_ps = packet.time_ps
+                w.choices[touched[0]] = egress_id - first_port
                 touched[0] += 1
-                express_approach(e, egress_id, entry.klass)
-                w.express_tail[local] = count
-            elif w.express[w.express_tail[local]].time_ps < entry.time_ps or w.express_mixed[local]:
-                w.express[w.express_tail[local]].next = count
-                w.express_tail[local] = count
+                express_approach(e, egress_id, <int32_t>packet_class(packet))
+            elif bound.last_ps < packet.time_ps or bound.mixed:
+                list[bound.tail].next = count
+                bound.tail = count
+                bound.last_ps = packet.time_ps
             else:
-                express_insert(w, local, count)
-            w.express_cursor[local] = count
+                express_insert(list, bound, count)
+            bound.cursor = count
             count += 1
         w.due_end[index] = position
         w.due_bytes[index] = bytes
@@ -195,7 +207,8 @@ cdef inline bint express_fits_lossy(const engine_t* e, const worker_t* w, int32_
 
 cdef inline void express_sort(engine_t* e, worker_t* w, int32_t local) noexcept nogil:
     """Bring the arrivals for one egress port into order: by time, those of an instant in keyed order."""
-    cdef int32_t index = w.express_head[local]
+    cdef bound_t* bound = &w.bound[local]
+    cdef int32_t index = bound.head
     cdef int64_t first, end, position
     cdef int32_t entry, last
     cdef ps_t now
@@ -221,7 +234,7 @@ cdef inline void express_sort(engine_t* e, worker_t* w, int32_t local) noexcept 
         for position in range(end - first):
             entry = w.egress[position]
             if last < 0:
-                w.express_head[local] = entry
+                bound.head = entry
             else:
                 w.express[last].next = entry
             last = entry
@@ -384,6 +397,7 @@ cdef inline bint express_try(engine_t* e, worker_t* w, int32_t node) noexcept no
     cdef int32_t touched = 0
     cdef int32_t index, local, count, klass
     cdef const port_t* port
+    cdef bound_t* bound
     if not e.express or mmu.xoff_count > 0 or mmu.unusual != 0:
         return False
     if unlikely(e.watches != NULL) and e.watchdogs[node - e.plan.host_count].poll_ps > 0:
@@ -392,14 +406,14 @@ cdef inline bint express_try(engine_t* e, worker_t* w, int32_t node) noexcept no
     count = express_gather(e, w, node, &touched)
     if count < 0 or not express_applies(e, w, node):
         for index in range(touched):
-            local = w.choices[index]
-            w.express_head[local] = -1
-            w.express_mixed[local] = 0
+            bound = &w.bound[w.choices[index]]
+            bound.head = NONE
+            bound.mixed = 0
         return False
     for index in range(w.due_count):
         local = w.due[index] - first_port
         port = &e.ports[w.due[index]]
-        if w.express_head[local] < 0 and port.kick_ps < w.limit_ps:
+        if w.bound[local].head < 0 and port.kick_ps < w.limit_ps:
             w.choices[touched] = local
             touched += 1
             express_approach(e, w.due[index], ctz(port.waiting_mask) if port.waiting_mask else 0)
@@ -409,17 +423,18 @@ cdef inline bint express_try(engine_t* e, worker_t* w, int32_t node) noexcept no
         if index + 1 < touched:
             local = w.choices[index + 1]
             klass = 0
-            if w.express_head[local] >= 0:
-                klass = w.express[w.express_head[local]].klass
+            if w.bound[local].head >= 0:
+                klass = w.express[w.bound[local].head].klass
             elif e.ports[first_port + local].waiting_mask:
                 klass = ctz(e.ports[first_port + local].waiting_mask)
             express_prepare(e, first_port + local, klass)
         local = w.choices[index]
-        if unlikely(w.express_mixed[local]):
-            w.express_mixed[local] = 0
+        bound = &w.bound[local]
+        if unlikely(bound.mixed):
+            bound.mixed = 0
             express_sort(e, w, local)
-        express_serve(e, w, mmu, first_port, first_port + local, w.express_head[local])
-        w.express_head[local] = -1
+        express_serve(e, w, mmu, first_port, first_port + local, bound.head)
+        bound.head = NONE
     # The packets were read in their rings until now.
     for index in range(w.due_count):
         e.ports[w.due[index]].head = w.due_end[index]

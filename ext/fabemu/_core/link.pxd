@@ -8,7 +8,7 @@ Order     busy_until, then the ring's tail: a packet is visible to the receiver 
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
                      FAULT_BUSY, FAULT_MEMORY, KIND_CORRUPT, KIND_MASK, PSN_MASK, WATCH_LOSS, WATCH_RECORD)
-from .packet cimport packet_t, packets_grow
+from .packet cimport packet_shape, packet_t, packet_words, packets_grow
 from .plan cimport plan_t
 from .rng cimport loss_draw
 from .state cimport engine_t, worker_t, port_t
@@ -44,13 +44,11 @@ cdef inline ps_t link_wire_ps(const plan_t* plan, const port_t* port, int64_t fr
     return time_of_bytes(plan, frame_bytes, port.rate_bps)
 
 
-cdef inline uint64_t link_digest(uint64_t digest, const packet_t* packet, ps_t now) noexcept nogil:
-    """The digest of a port after one more departure."""
-    cdef uint64_t mixed = (<uint64_t>now * <uint64_t>0x9e3779b97f4a7c15) ^ (
-        ((<uint64_t>packet.qp << 32) | packet.psn) * <uint64_t>0xd6e8feb86659fd93)
-    mixed += ((<uint64_t>packet.size << 16) | (<uint64_t>packet.kind << 8) | packet.flags)
-    mixed = (digest ^ mixed) * <uint64_t>0x94d049bb133111eb
-    return mixed ^ (mixed >> 29)
+cdef inline uint64_t link_digest(uint64_t digest, uint64_t name, uint32_t shape, ps_t now) noexcept nogil:
+    """The digest of a port after one more departure: packet_words of qp and psn, packet_shape, start."""
+    digest ^= (<uint64_t>now * <uint64_t>0x9e3779b97f4a7c15) ^ (name * <uint64_t>0xd6e8feb86659fd93 + shape)
+    digest *= <uint64_t>0x94d049bb133111eb
+    return digest ^ (digest >> 29)
 
 
 cdef inline void link_record(engine_t* e, worker_t* w, const port_t* port, int32_t port_id, const packet_t* packet,
@@ -106,11 +104,11 @@ cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t
 
 
 cdef inline void link_commit(engine_t* e, worker_t* w, port_t* port, int32_t port_id, packet_t* packet,
-                             ps_t now) noexcept nogil:
-    """Publish the packet that link_begin gave the place for."""
+                             uint64_t name, uint32_t shape, ps_t now) noexcept nogil:
+    """Publish the packet that link_begin gave the place for; `name` and `shape` as in link_digest."""
     cdef ps_t arrival_ps = port.busy_until_ps + port.delay_ps
     packet.time_ps = arrival_ps
-    port.digest = link_digest(port.digest, packet, now)
+    port.digest = link_digest(port.digest, name, shape, now)
     if unlikely(e.link_watch):
         link_look(e, w, port, port_id, packet, now)
     e.ports[port.peer].tail += 1
@@ -175,9 +173,11 @@ cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t po
     burst.busy_ps += wire_ps
     place = &burst.ring[burst.tail & burst.mask]
     memcpy(place, packet, sizeof(packet_t))
-    place.flags = packet.flags | marked
+    place.flags |= marked
     place.time_ps = burst.busy_until_ps + burst.port.delay_ps
-    burst.digest = link_digest(burst.digest, place, now)
+    # Read from where the packet was: a wide load of what was just stored in parts would wait for it.
+    burst.digest = link_digest(burst.digest, packet_words(packet.qp, packet.psn), packet_shape(
+        packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
     if unlikely(e.link_watch):
         link_look(e, w, burst.port, port_id, place, now)
     if burst.count == 0:

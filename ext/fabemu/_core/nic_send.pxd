@@ -10,7 +10,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps
                      KIND_MASK, KIND_NAK, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, PSN_BITS, PSN_HALF,
                      SACK_KIND_BITS, SACK_KIND_SHIFT, STATUS_NOT_RUN, VERB_WRITE)
 from .memory cimport array_grow
-from .packet cimport packet_t
+from .packet cimport packet_shape, packet_t, packet_words
 from .plan cimport nic_profile_t, op_packets
 from .state cimport engine_t, worker_t, port_t, host_t, qp_t, sacked_t
 from .heaps cimport ready_push, ready_remove, timed_push
@@ -397,7 +397,8 @@ cdef inline bint nic_emit_data(engine_t* e, worker_t* w, int32_t node, port_t* p
         cc_on_sent(nic, &q.cc, port.rate_bps, size)
     w.data_sent += 1
     host_count(e, w, port, port_id, klass, size, now)
-    link_commit(e, w, port, port_id, packet, now)
+    link_commit(e, w, port, port_id, packet, packet_words(<uint32_t>q.qp, psn_wire(e, number)),
+                packet_shape(<uint32_t>size, KIND_DATA, flags), now)
     return True
 
 

@@ -5,7 +5,7 @@ Invariant sizeof(packet_t) == 32 (two to a cache line; checked when the engine i
 Order     a copy writes the whole packet first and single fields afterwards, so that no wide load follows a narrow
           store.
 """
-from .types cimport uint8_t, uint16_t, uint32_t, ps_t, CLASS_SHIFT, KIND_CREDIT, KIND_PFC
+from .types cimport uint8_t, uint16_t, uint32_t, uint64_t, ps_t, CLASS_SHIFT, KIND_CREDIT, KIND_PFC
 from .memory cimport arena_t, ring_grow
 
 cdef struct packet_t:
@@ -23,6 +23,16 @@ cdef struct packet_t:
 
 cdef inline uint32_t packet_class(const packet_t* packet) noexcept nogil:
     return packet.flags >> CLASS_SHIFT
+
+
+cdef inline uint64_t packet_words(uint32_t low, uint32_t high) noexcept nogil:
+    """Two fields that lie side by side, as one word."""
+    return low | <uint64_t>high << 32
+
+
+cdef inline uint32_t packet_shape(uint32_t size, uint32_t kind, uint32_t flags) noexcept nogil:
+    """What a frame looks like, as one word: the bits of `size`, `kind` and `flags` as they lie in a packet."""
+    return size | kind << 16 | flags << 24
 
 
 cdef inline bint packet_is_of_link(const packet_t* packet) noexcept nogil:

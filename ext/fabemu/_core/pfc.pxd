@@ -10,7 +10,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlike
                      CROSSED_STATIC, EVENT_PFC, EVENT_TIMER, FAULT_MEMORY, FOREVER, KIND_CORRUPT, KIND_PFC, NONE,
                      PAUSE_END_EXPIRY, PAUSE_END_LINK, PAUSE_END_XON, PENDING_PFC, TIMER_REFRESH)
 from .memory cimport ring_grow
-from .packet cimport packet_t
+from .packet cimport packet_shape, packet_t, packet_words
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pending_queue_t, switch_t
 from .heaps cimport event_key, events_push
@@ -218,7 +218,8 @@ cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_i
     packet.flags = 0
     packet.ingress = 0
     packet.group = 0
-    link_commit(e, w, port, port_id, packet, now)
+    link_commit(e, w, port, port_id, packet, packet_words(packet.qp, xoff_mask),
+                packet_shape(packet.size, KIND_PFC, 0), now)
     w.pfc_sent += 1
     e.port_dirty[port_id] = 1
     effect_ps = port.busy_until_ps + port.delay_ps + e.plan.port_pfc_response_ps[port.peer]

@@ -323,6 +323,14 @@ cdef struct express_t:
     int32_t queue_next            # frame that waits behind it in its egress queue; -1 = last
     int32_t klass
 
+# The arrivals of such a visit that are bound for one egress port.
+cdef struct bound_t:
+    ps_t last_ps                  # time of the last one
+    int32_t head                  # first arrival; -1 = none
+    int32_t tail
+    int32_t cursor                # arrival that was last put into the list
+    int32_t mixed                 # they are not known to be in order
+
 # What one thread needs; there is one for now.
 cdef struct worker_t:
     uint64_t* inbox               # keys of the arrivals of this visit, sorted
@@ -334,10 +342,7 @@ cdef struct worker_t:
     int64_t inbox_bytes           # frames that arrive in this visit (express lane)
     express_t* express
     int64_t express_capacity
-    int32_t* express_head         # per local port: first arrival for it; -1 = none
-    int32_t* express_tail
-    int32_t* express_cursor       # per local port: arrival that was last put into its list
-    uint8_t* express_mixed        # per local port: its arrivals are not known to be in order
+    bound_t* bound                # per local port
     uint64_t* heap                # keys of everything else
     int32_t heap_count
     int32_t heap_capacity

@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, ctz, unlikely, DROP_LINK_DOWN,
                      DROP_NO_ROUTE, DROP_WATCHDOG, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, NONE,
                      UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
-from .packet cimport packet_t, packet_class, packets_grow
+from .packet cimport packet_t, packet_class, packet_shape, packet_words, packets_grow
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
@@ -48,7 +48,8 @@ cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     e.last_hop_ps = now
     stats_sent(queue, packet.size)
     e.port_dirty[port_id] = 1
-    link_commit(e, w, port, port_id, place, now)
+    link_commit(e, w, port, port_id, place, packet_words(packet.qp, packet.psn),
+                packet_shape(packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
 
 
 cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, port_t* port, int32_t port_id,

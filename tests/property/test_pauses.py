@@ -13,7 +13,7 @@ pytest.importorskip("fabemu._core.engine")
 
 from fabemu._core.engine import Engine
 
-from fabemu.plan import Plan
+from fabemu.plan import ACTION_PFC, Plan
 from fabemu.trace import PAUSE_ENDS
 from tests.oracle.simulator import simulate_bounded
 from tests.parity.compare import COLUMNS, FAULT
@@ -53,10 +53,12 @@ def test_every_pause_that_begins_ends_and_none_overlaps_the_next(plan: Plan) -> 
         told[place] += pause["end_ps"] - pause["start_ps"]
     assert len(raised) == engine.totals()["xoffs"]
 
+    # A queue that does not obey PFC, always or for a time, does not stand still.
+    obeys = plan.pq_pfc_obey.reshape(plan.port_count, -1).astype(bool)
+    obeys[plan.action_target[plan.action_kind == ACTION_PFC]] = False
     stood: dict[tuple[int, int], int] = defaultdict(int)
     for row in records["ports"]:
         stood[int(row["port"]), int(row["class"])] += int(row["paused_ps"])
-    assert {place: span for place, span in stood.items() if span} == {
-        place: span for place, span in told.items() if span
-    }
-    event(f"pauses: {bool(told)}")
+    for place in told.keys() | stood.keys():
+        assert stood[place] == told[place] or (not obeys[place] and stood[place] <= told[place]), place
+    event(f"pauses: {any(told.values())}")

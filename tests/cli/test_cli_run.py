@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -181,7 +182,37 @@ def test_failed_messages_exit_with_1(folder):
     changes = ("--set", "nic.timeout=0", "--set", "nic.retry_count=0", "--set", "link.delay=50us")
     done = fabemu_command("run", "small.toml", *changes)
     assert done.returncode == 1
-    assert "3 messages failed" in done.stderr and "3 failed" in done.stdout
+    assert "error: 3 messages failed: out of retries\n" in done.stderr and "3 failed" in done.stdout
+
+
+def test_messages_that_wait_for_failed_ones_never_run(folder):
+    """Every host sends to the next when its message to the one before is done; half of the paths are dead."""
+    text = """
+        [fabric]
+        kind = "dumbbell"
+        left = 2
+        right = 2
+        [nic]
+        timeout = 2
+        [[workload]]
+        kind = "all-to-all"
+        mode = "sequential"
+        size = "10KB"
+        [[fault]]
+        kind = "link-down"
+        link = ["sw0", "sw1"]
+    """
+    Path("cut.toml").write_text(text)
+    done = fabemu_command("run", "cut.toml")
+    assert done.returncode == 1
+    # h0 and h2 first reach their neighbours; h1 and h3 fail at once.
+    assert done.stderr.splitlines()[-2:] == [
+        "error: 4 messages failed: out of retries",
+        "error: 6 messages never ran: what came before failed",
+    ]
+    assert "2 of 12 messages done, 4 failed, 6 not run" in done.stdout
+    statuses = Counter(row["status"] for row in fabemu.load("cut.run").flows.to_pylist())
+    assert statuses == {"done": 2, "failed": 4, "not_run": 6}
 
 
 def wait_for(condition, seconds=30.0):

@@ -175,16 +175,20 @@ def _simulate(
 def _verdict(result: Run) -> int:
     """Exit code of a run that came to its end."""
     messages = result.info["messages"]
-    left = messages["unfinished"] + messages["not_run"]
     # `until` asks for an end with messages on their way; a fabric that ran dry with messages left has stalled.
-    stalled = left if result.info["ended_by"] == "drained" else 0
+    has_drained = result.info["ended_by"] == "drained"
+    stalled, held_back = (messages[key] if has_drained else 0 for key in ("unfinished", "not_run"))
     deadlocked = result.info["status"] == "deadlocked"
     if deadlocked:
         from fabemu.report import deadlock_text
 
         click.echo(f"error: {deadlock_text(result.info['deadlocks'][-1])}", err=True)
-    if messages["failed"]:
-        click.echo(f"error: {messages['failed']:,} messages failed: their queue pairs ran out of retries", err=True)
-    if stalled:
-        click.echo(f"error: {stalled:,} messages did not finish and nothing moves any more", err=True)
-    return EXIT_UNFINISHED if messages["failed"] or stalled or deadlocked else EXIT_FINE
+    failed = messages["failed"]
+    for count, text in (
+        (failed, "failed: out of retries"),
+        (stalled, "did not finish, and nothing moves any more"),
+        (held_back, f"never ran: what came before {'failed' if failed else 'did not finish'}"),
+    ):
+        if count:
+            click.echo(f"error: {count:,} message{'s' if count > 1 else ''} {text}", err=True)
+    return EXIT_UNFINISHED if failed or stalled or held_back or deadlocked else EXIT_FINE

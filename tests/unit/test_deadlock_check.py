@@ -196,6 +196,32 @@ def test_only_what_can_be_held_up_counts() -> None:
     assert (finding.code, finding.message) == ("FB303", "cannot deadlock: no class is lossless")
 
 
+CREDIT = {"flow_control": "credit"}
+
+
+def test_with_credits_every_class_waits() -> None:
+    """Without PFC nobody asks whether a class is lossless: a sender without credits stands still."""
+    bulk = [{**ALL[0], "class": "best-effort"}]
+    (finding,) = verdict(*compiled(ring(5), bulk, link=CREDIT))
+    assert (finding.code, finding.figures["classes"]) == ("FB301", ["cnp", "best-effort"])  # with their notifications
+    assert [item.code for item in verdict(*compiled(ring(5), bulk))] == ["FB302"]  # of rdma, which has no flows
+    # One link without credits on each way round lets frames of a lossy class go, by dropping them.
+    gap = {**CREDIT, "override": [{"between": ["s0", "s1"], "flow_control": "pfc"}]}
+    assert verdict(*compiled(ring(5), bulk, link=gap))[0].code == "FB302"
+    lossy = [{"name": "a", "priority": 1}, {"name": "cnp", "priority": 2, "cnp": True}]
+    (finding,) = verdict(*compiled(ring(5), link=CREDIT, **{"class": lossy}))
+    assert finding.code == "FB301" and "a" in finding.figures["classes"]
+    (finding,) = verdict(*compiled({"kind": "fat-tree", "k": 4}, link=CREDIT))
+    assert finding.code == "FB303" and "buffers of class cnp, rdma, best-effort behind" in finding.message
+
+
+def test_a_watchdog_does_nothing_about_missing_credits() -> None:
+    dog = {"watchdog": {"detection_time": "200ms"}}
+    end = "; the PFC watchdog would break it and drop frames"
+    assert verdict(*compiled(ring(5), switch=dog))[0].message.endswith(end)
+    assert not verdict(*compiled(ring(5), switch=dog, link=CREDIT))[0].message.endswith(end)
+
+
 def test_a_class_map_takes_a_hop_out_of_the_cycle() -> None:
     checked, result = compiled(ring(5))
     table = result.plan.switch_class_map.reshape(-1, 3).copy()

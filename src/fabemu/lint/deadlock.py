@@ -29,8 +29,8 @@ PRONE = Rule(
     code="FB301",
     severity="warning",
     title="routing can deadlock under this traffic",
-    meaning="The routes of the scenario's flows (with their ACKs) form a cyclic buffer dependency in a lossless "
-    "class: in one of the routing tables, or while one replaces another.",
+    meaning="The routes of the scenario's flows (with their ACKs) form a cyclic buffer dependency in a class that "
+    "waits, a lossless one or any on links with credits: in one of the routing tables, or while one replaces another.",
     reason="If the buffers of the cycle fill, each waits for the next and none ever drains. The pauses spread to the "
     "whole fabric and last until a device restarts. A cycle is necessary for that, not sufficient.",
     formula=_FORMULA,
@@ -83,10 +83,11 @@ def deadlocks(subject: Subject) -> list[Finding]:
         prone = _first_cycles(subject, stages, demand_by_class(plan))
         return [_finding(subject, PRONE if prone else LATENT, cycle) for cycle in prone or latent]
     channels = (plan.port_node >= plan.host_count) & (subject.peer_node >= plan.host_count)
-    names = [subject.compiled.class_names[item] for item in np.flatnonzero(subject.lossless).tolist()]
-    if not names or not channels.any():
-        why = "no link joins two switches" if names else "no class is lossless"
-        return [FREE.at((), f"cannot deadlock: {why}")]
+    if not channels.any():
+        return [FREE.at((), "cannot deadlock: no link joins two switches")]
+    names = [subject.compiled.class_names[item] for item in _waiting(subject)]
+    if not names:
+        return [FREE.at((), "cannot deadlock: no class is lossless")]
     whenever = f", in any of {plan.route_epochs} routing tables" if plan.route_epochs > 1 else ""
     return [
         FREE.at(
@@ -124,11 +125,11 @@ def _cycles(subject: Subject, tables: list[Words], demands: dict[int, Words], wh
     plan = subject.plan
     known: dict[int, Dependencies] = {}  # equal demands are one object
     found: dict[bytes, _Cycle] = {}
-    for lossless in np.flatnonzero(subject.lossless).tolist():
-        held = _can_be_held(subject, lossless)
+    for waiting in _waiting(subject):
+        held = _can_be_held(subject, waiting)
         parts: list[tuple[Dependencies, NDArray[np.int64]]] = []
         for item, demand in demands.items():
-            here = subject.treated[:, item] == lossless  # nodes that treat frames of class `item` so
+            here = subject.treated[:, item] == waiting  # nodes that treat frames of class `item` so
             if not here[plan.host_count :].any():
                 continue
             if id(demand) not in known:
@@ -142,7 +143,7 @@ def _cycles(subject: Subject, tables: list[Words], demands: dict[int, Words], wh
             continue
         key = joined.tobytes()
         if key in found:
-            found[key].classes.append(lossless)
+            found[key].classes.append(waiting)
             continue
         groups = components(plan.port_count, joined[:, 0], joined[:, 1])
         ports = shortest_cycle(groups[0], joined[:, 0], joined[:, 1])
@@ -153,8 +154,17 @@ def _cycles(subject: Subject, tables: list[Words], demands: dict[int, Words], wh
         free = ~_watched(plan)
         free = free[joined[:, 0]] & free[joined[:, 1]]
         left = on_cycles(plan.port_count, joined[free, 0], joined[free, 1])
-        found[key] = _Cycle(ports, towards, [lossless], sum(map(len, groups)), not left.any(), when)
+        found[key] = _Cycle(ports, towards, [waiting], sum(map(len, groups)), not left.any(), when)
     return list(found.values())
+
+
+def _waiting(subject: Subject) -> list[int]:
+    """Classes that can be held up between switches: lossless ones, and all others too where there are credits."""
+    plan = subject.plan
+    between = (plan.port_node >= plan.host_count) & (subject.peer_node >= plan.host_count)
+    with_credits = (between & (plan.port_credit != 0)).any()
+    waiting: list[int] = np.flatnonzero(subject.lossless | with_credits).tolist()
+    return waiting
 
 
 def _can_be_held(subject: Subject, item: int) -> NDArray[np.bool_]:
@@ -163,15 +173,15 @@ def _can_be_held(subject: Subject, item: int) -> NDArray[np.bool_]:
     between = (plan.port_node >= plan.host_count) & (subject.peer_node >= plan.host_count)
     sends = subject.queues("pq_pfc_send")[plan.port_peer, item] != 0
     obeys = subject.queues("pq_pfc_obey")[:, item] != 0
-    held: NDArray[np.bool_] = between & ((plan.port_credit != 0) | (sends & obeys))
+    held: NDArray[np.bool_] = between & ((plan.port_credit != 0) | (subject.lossless[item] & sends & obeys))
     return held
 
 
 def _watched(plan: Plan) -> NDArray[np.bool_]:
-    """(P,) ports whose queues a watchdog empties or lets go when they stand still."""
+    """(P,) ports whose queues a watchdog empties or lets go when they stand still; it knows pauses only, no credits."""
     acts = (plan.watchdog_poll_ps > 0) & (plan.watchdog_action != WATCHDOG_ALERT)
     of_node = np.concatenate([np.zeros(plan.host_count, dtype=bool), acts])
-    watched: NDArray[np.bool_] = of_node[plan.port_node] & (plan.port_watchdog != 0)
+    watched: NDArray[np.bool_] = of_node[plan.port_node] & (plan.port_watchdog != 0) & (plan.port_credit == 0)
     return watched
 
 

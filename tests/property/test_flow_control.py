@@ -29,7 +29,12 @@ from tests.oracle.switch import HEADROOM_FULL, NO_ROUTE, Switch
 from tests.property import incidents
 from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
 
-PFC_TROUBLE = frozenset({"static", "cells", "weights", "ecn-enable", "ecn-off", "storm", "verbs", "selective"})
+PFC_TROUBLE = frozenset({"static", "cells", "weights", "ecn-enable", "ecn-off", "storm", "verbs", "selective"}) | {
+    "receiver",
+    "routes",
+    "deadlock",
+    "psn-start",
+}
 CREDIT_FAULTS = frozenset({"weights", "links", "routes", "loss", "ecn-off", "verbs", "selective"})
 
 

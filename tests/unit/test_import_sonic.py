@@ -460,3 +460,20 @@ def test_queues_towards_other_line_cards_are_noted(tmp_path):
 
     _, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml", force=True)
     assert "2 queues towards ports of other chips or line cards" in notes
+
+
+def test_pfc_is_not_turned_off_by_a_table_that_is_not_there(tmp_path):
+    def without_map(data):
+        del data["PORT_QOS_MAP"]
+
+    path, notes = import_sonic(changed(tmp_path, without_map), None, tmp_path / "switch.toml", force=True)
+    profile = tomllib.loads(path.read_text())
+    assert profile["map"]["lossless"] == [3, 4] and profile["switch"]["pfc"]["enabled"] is True
+    assert "there is no PORT_QOS_MAP: PFC is taken to be on for the priority groups with xoff" in notes
+
+    def without_pfc(data):
+        for fields in data["PORT_QOS_MAP"].values():
+            del fields["pfc_enable"]
+
+    path, _ = import_sonic(changed(tmp_path, without_pfc), None, tmp_path / "switch.toml", force=True)
+    assert tomllib.loads(path.read_text())["switch"]["pfc"]["enabled"] is False

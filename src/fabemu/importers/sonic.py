@@ -213,10 +213,10 @@ class _Conversion:
         lines: list[str] = []
         if groups:
             lines += self._threshold("pfc", [profile for _, profile in groups])
-        if self.lossless and is_known("pfc.enabled"):
-            lines.append(f"enabled = {toml_value(bool(self.pfc))}")
-        elif self.lossless and not self.pfc:
-            lines += self.setting("pfc.enabled", "false")
+        if self.lossless:
+            if not switch.qos:
+                self.note("there is no PORT_QOS_MAP: PFC is taken to be on for the priority groups with xoff")
+            lines += self.setting("pfc.enabled", toml_value(bool(self.pfc) or not switch.qos))
         lossless_groups = {number for (_, number), _, _ in switch.lossless_groups()}
         for priority in sorted(self.pfc):
             number = switch.group_of(self.up[0], priority)

@@ -643,7 +643,11 @@ def test_a_setting_without_effect_is_a_warning(settings: dict[str, Any], warning
         {"workload": [SPREAD | {"pattern": "shift", "shift": 2}, WAVE | {"period": "1us", "waves": 2}]},
         {
             "switch": {"watchdog": {"detection_time": "1s"}},
-            "link": {"flow_control": "credit", "override": [{"between": ["h0", "sw0"], "flow_control": "pfc"}]},
+            "link": {
+                "flow_control": "credit",
+                "credit_buffer": "1MB",
+                "override": [{"between": ["h0", "sw0"], "flow_control": "pfc"}],
+            },
         },
         {"link": {"credit_buffer": "1MB", "override": [{"between": ["h0", "sw0"], "flow_control": "credit"}]}},
         {

@@ -172,6 +172,46 @@ def test_static_threshold_below_the_marks(static: str, codes: set[str]) -> None:
     assert {item.code for item in findings(f'[switch.pfc]\nstatic = "{static}"\n', "FB203", "FB204")} == codes
 
 
+@pytest.mark.parametrize(("kmin", "found"), [("131071B", False), ("128KiB", True)])
+def test_marks_that_credits_never_let_a_queue_reach(kmin: str, found: bool) -> None:
+    """The switch in the middle has three ports: what two of them let in, 64 KiB each, waits at the third."""
+    link = 'flow_control = "credit"'
+    text = f'[switch.ecn]\nkmin = "{kmin}"\nkmax = "1MB"\n'
+    assert (places(text, "FB208", link=link) >= {"sw1->h1", "sw1->sw0", "sw1->sw2"}) == found
+    assert findings(text, "FB203", "FB204", link=link) == []
+    # One port without credits may let in whatever its PFC does.
+    mixed = link + '\n[[link.override]]\nbetween = ["sw1", "h1"]\nflow_control = "pfc"'
+    assert "sw1->sw0" not in places(text, "FB208", link=mixed)
+    assert findings(text, "FB208") == []
+
+
+def test_marks_of_a_lossy_class_behind_its_limit() -> None:
+    classes = """
+[[class]]
+name = "bulk"
+priority = 2
+ecn = true
+[[class]]
+name = "cnp"
+priority = 6
+cnp = true
+"""
+
+    def at(lossy: str, kmin: str) -> list[Finding]:
+        ecn = f'ecn = {{ kmin = "{kmin}", kmax = "999MB" }}'
+        return findings(f'[switch]\nbuffer = "4MB"\n{ecn}\n{lossy}\n{classes}', "FB208")
+
+    limit = 'lossy.egress_static = "200KB"'
+    assert at(limit, "199999B") == []
+    (finding,) = at(limit, "200KB")
+    assert finding.message == (
+        "ECN kmin = 200KB (200,000 B) of class bulk is not below the 200,000 B that its egress limit lets wait: "
+        "nothing is marked"
+    )
+    assert len(finding.places) == 7
+    assert at("", "3999999B") == [] and "the buffer holds" in at("", "4MB")[0].message
+
+
 @pytest.mark.parametrize("weights", ["{ rdma = 1, best-effort = 1000 }", "{ rdma = 1 }", "{ cnp = 7, rdma = 3 }"])
 def test_weights_of_a_scenario_always_let_the_largest_frame_go(weights: str) -> None:
     text = f"[switch]\nweights = {weights}\n[nic]\nmtu = 9000\nany_mtu = true\n"

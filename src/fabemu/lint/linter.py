@@ -31,6 +31,7 @@ _CHECKS = (
     buffer.oversubscribed,
     buffer.small_pools,
     marking.late_marks,
+    marking.unreached_marks,
     marking.missing_marks,
     deadlock.deadlocks,
     polarisation.polarised,

@@ -74,7 +74,20 @@ GAP = Rule(
     source="RFC 3168, section 5 (marking is up to each router on the path).",
     remedy="Enable switch.ecn at every switch, or, if only some are meant to mark, take this as a reminder.",
 )
-RULES = (KMIN, KMAX, UNMARKED, GAP, CROWDED)
+UNREACHED = Rule(
+    code="FB208",
+    severity="warning",
+    title="ECN kmin that no queue reaches",
+    meaning="Where PFC does not bound a queue, on links with credits and in lossy classes, something else does: the "
+    "credits of all other ports, a static egress limit, or the buffer. It is not above kmin.",
+    reason="No packet is ever marked there, whatever the congestion: senders wait for credits or lose packets, and "
+    "congestion control never learns why.",
+    formula="kmin >= R, with R the sum of the credit buffers of the class at all other ports of the switch if all of "
+    "them have credits, else its buffer; in a lossy class at most switch.lossy.egress_static",
+    source="MODEL sections 6 and 7.",
+    remedy="Lower switch.ecn.kmin, or raise what bounds the queue.",
+)
+RULES = (KMIN, KMAX, UNMARKED, GAP, CROWDED, UNREACHED)
 
 
 def late_marks(subject: Subject) -> list[Finding]:
@@ -127,6 +140,40 @@ def late_marks(subject: Subject) -> list[Finding]:
                 **{f"{key}_bytes": value},
             )
     return [*kmin_found.findings(), *kmax_found.findings(), *crowded.findings()]
+
+
+def unreached_marks(subject: Subject) -> list[Finding]:
+    """FB208."""
+    plan, found = subject.plan, Grouped(UNREACHED)
+    kmin, marks = subject.queues("pq_kmin_bytes"), _marking(subject)
+    limits, lanes = subject.queues("pq_egress_static_bytes"), subject.queues("pq_credit_bytes")
+    ports = subject.switch_ports
+    switch = plan.port_node[ports] - plan.host_count
+    paused = plan.port_credit[ports] == 0
+    # Of all other ports of the same switch.
+    others = np.bincount(switch, minlength=len(plan.switch_buffer_bytes))[switch] - 1
+    others_paused = np.bincount(switch, paused, len(plan.switch_buffer_bytes))[switch] - paused
+    for item in np.flatnonzero(plan.class_ecn).tolist():
+        lane = lanes[ports, item]
+        let_in = np.bincount(switch, lane, len(plan.switch_buffer_bytes))[switch] - lane
+        with_credits = (others > 0) & (others_paused == 0)
+        buffer = plan.switch_buffer_bytes[switch]
+        limit = limits[ports, item]
+        # A lossless class without credits is bounded by PFC: FB203.
+        for at in np.flatnonzero(marks[ports, item] & (with_credits | (not subject.lossless[item]))).tolist():
+            reach, what = int(buffer[at]), "the buffer holds"
+            if with_credits[at] and let_in[at] < reach:
+                reach, what = int(let_in[at]), "the credits of all other ports let in"
+            if not subject.lossless[item] and limit[at] != NONE and limit[at] < reach:
+                reach, what = int(limit[at]), "its egress limit lets wait"
+            low, name = int(kmin[ports[at], item]), subject.compiled.class_names[item]
+            if low >= reach:
+                message = (
+                    f"ECN kmin = {shown(low)} of class {name} is not below the {count(reach)} that {what}: nothing is "
+                    "marked"
+                )
+                found.add(subject.port(int(ports[at])), message, kmin_bytes=low, reach_bytes=reach)
+    return found.findings()
 
 
 def missing_marks(subject: Subject) -> list[Finding]:

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from fabemu.plan import (
+    ACTION_LINK_DOWN,
+    ACTION_PFC,
     EVENT_DEADLOCK,
+    EVENT_QP_ERROR,
     EVENT_WATCHDOG_RESTORED,
     EVENT_WATCHDOG_STORM,
     ROUTE_LOCAL,
@@ -21,7 +24,8 @@ from fabemu.plan import (
     Plan,
 )
 from tests.oracle.build import Cable, NicSpec, PortBuffer, SwitchSpec, Wiring, Work, build_plan
-from tests.oracle.simulator import simulate
+from tests.oracle.pauses import END_RUN
+from tests.oracle.simulator import DRAINED, simulate
 from tests.parity.compare import CoreResult, assert_same, run_core
 
 RING = 4
@@ -152,3 +156,39 @@ def test_storms_are_found_whatever_is_done_about_them(action):
     # Alerting changes nothing; forwarding frees the ring by going over the pauses.
     assert (EVENT_DEADLOCK in [row[1] for row in rows]) == (action == WATCHDOG_ALERT)
     assert not result.tables["drops"] or action == WATCHDOG_FORWARD
+
+
+def test_a_storm_that_no_poll_can_end_keeps_no_run_going():
+    """An alert about a pause for ever: when the senders have given up, only polls without effect would be to come."""
+    plan = ring(until_ps=1_000 * US, **watched(WATCHDOG_ALERT), deadlock_interval_ps=400 * US)
+    plan = replace(plan, port_pause_ps=np.zeros_like(plan.port_pause_ps), nic_retry_count=np.array([1]))
+    result = everywhere(replace(plan, nic_rto_ps=np.array([60 * US])))
+    assert result.state == DRAINED
+    rows = result.tables["events"]
+    failed = [row[0] for row in rows if row[1] == EVENT_QP_ERROR]
+    assert len(failed) == RING and max(failed) < 200 * US
+    assert {row[0] for row in rows if row[1] == EVENT_DEADLOCK} == {max(failed)}, (
+        "the check at the end, before any other"
+    )
+    assert [row[1] for row in rows].count(EVENT_WATCHDOG_STORM) == RING
+    assert {row[4] for row in result.tables["pauses"] if row[7] == END_RUN} == {max(failed)}
+
+
+@pytest.mark.parametrize("kind", [ACTION_LINK_DOWN, ACTION_PFC])
+def test_a_pause_for_ever_that_an_action_ends_lets_the_watchdog_restore(kind):
+    plan = ring(until_ps=1_000 * US, **watched(WATCHDOG_ALERT))
+    port = next(port for port in range(plan.port_count) if plan.port_node[port] == RING and port < plan.port_peer[port])
+    ends = [port, int(plan.port_peer[port])]
+    plan = replace(
+        plan,
+        port_pause_ps=np.zeros_like(plan.port_pause_ps),
+        action_time_ps=np.array([103 * US] * 2),
+        action_kind=np.array([kind] * 2),
+        action_target=np.array(ends),
+        action_mask=np.array([1] * 2),
+        action_value=np.zeros(2),
+    )
+    rows = everywhere(plan).tables["events"]
+    assert (port, 0) in {row[3:5] for row in rows if row[1] == EVENT_WATCHDOG_STORM and row[0] < 103 * US}
+    (restored,) = {row[0] for row in rows if row[1] == EVENT_WATCHDOG_RESTORED and row[3] == port}
+    assert restored == 130 * US

@@ -16,8 +16,9 @@ pytest.importorskip("fabemu._core.engine")
 from fabemu._core.engine import Engine
 
 from fabemu.plan import ACTION_MAP, FOREVER_PS, SCHEDULER_CLASSIC, Plan
+from tests.oracle.build import US, Cable, Work, build_plan
 from tests.oracle.packet import LINK_FRAMES
-from tests.oracle.simulator import simulate_bounded
+from tests.oracle.simulator import simulate, simulate_bounded
 from tests.parity.compare import FAULT, assert_same, run_core
 from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
 
@@ -44,6 +45,18 @@ def test_results_do_not_depend_on_budgets_stops_or_windows(plan: Plan, divisor: 
     assert core.digest == run_core(plan).digest == run_core(plan, packets=False).digest
     by_budget = run_core(plan, steps=iter([(FOREVER_PS, budget)] * 200))
     assert_same(plan, oracle, by_budget, f"budget={budget}")
+
+
+def test_a_run_in_steps_goes_on_to_the_last_refresh_of_credits() -> None:
+    """Sixteen of them follow the last credit frame, each long after everything else is over."""
+    work = Work()
+    work.send(work.qp(0, 1), 10_000)
+    cables = [Cable(host, 2, lanes=(10_240,), credit_refresh_ps=300 * US) for host in range(2)]
+    plan = build_plan(2, 1, cables, work)
+    oracle = simulate(plan)
+    assert oracle.drained and oracle.end_ps > 16 * 300 * US
+    for steps in (None, iter([(50 * US, 10**6)] * 40)):
+        assert_same(plan, oracle, run_core(plan, steps=steps))
 
 
 @example_settings(0.3)

@@ -21,6 +21,7 @@ from .stats cimport drop_record, stats_paused
 from .switch cimport switch_flush
 from .trace cimport event_record
 from .wake cimport events_count, port_kick, wake_at
+from .watch cimport watch_changed
 
 
 cdef inline int actions_init(engine_t* e, plan) except -1:
@@ -106,6 +107,8 @@ cdef inline void link_down(engine_t* e, worker_t* w, int32_t port_id, ps_t now) 
             queue.pause_until_ps = now
             queue.pause_since_ps = -1
             e.port_dirty[port_id] = 1
+            if e.watches != NULL:
+                watch_changed(e, w, port.node, first + klass, now)
         pause_break_off(e, w, &e.pauses[2 * (first + klass) + 1], port_id, klass, now)
         pause_break_off(e, w, &e.pauses[2 * (first + klass)], port_id, klass, now)
         if is_switch and (port.xoff_mask >> klass) & 1:
@@ -183,6 +186,8 @@ cdef inline void pfc_switch(engine_t* e, worker_t* w, int32_t port_id, uint32_t 
             queue.pause_until_ps = now
             queue.pause_since_ps = -1
             e.port_dirty[port_id] = 1
+            if e.watches != NULL:
+                watch_changed(e, w, port.node, <int64_t>port_id * e.plan.class_count + klass, now)
             port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
         pfc_silence(e, w, port, port_id, klass, now)
 

@@ -19,7 +19,7 @@ from .mmu cimport mmu_is_static, mmu_threshold
 from .stats cimport stats_paused
 from .trace cimport pause_row_t, record_append
 from .wake cimport port_expect, port_kick
-from .watch cimport watch_paused
+from .watch cimport watch_changed
 
 
 cdef inline uint64_t pause_digest(ps_t xoff_ps, ps_t sent_ps, ps_t end_ps, int32_t port_id,
@@ -263,14 +263,17 @@ cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_
         stats_paused(queue, now)
         if (xoff_mask >> klass) & 1:
             queue.xoff_received += 1
-            if unlikely(e.watches != NULL):
-                watch_paused(e, w, port.node, <int64_t>port_id * e.plan.class_count + klass, now)
+            if unlikely(e.watches != NULL) and queue.pause_until_ps < now:
+                # A pause that is renewed at or before its end goes on.
+                e.watches[<int64_t>port_id * e.plan.class_count + klass].pause_begin_ps = now
             queue.pause_until_ps = now + pause_ps if pause_ps > 0 else FOREVER
             queue.pause_since_ps = now
         elif queue.pause_until_ps > now:
             queue.pause_until_ps = now
             queue.pause_since_ps = -1
             resumed = True
+        if unlikely(e.watches != NULL):
+            watch_changed(e, w, port.node, <int64_t>port_id * e.plan.class_count + klass, now)
     if resumed:
         port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
 

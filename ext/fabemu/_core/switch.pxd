@@ -20,7 +20,7 @@ from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
 from .stats cimport drop_record, stats_area, stats_sent
 from .ties cimport sort_ports
 from .wake cimport port_kick
-from .watch cimport WATCHDOG_DROP, WATCHDOG_FORWARD, watch_in_storm
+from .watch cimport WATCHDOG_DROP, WATCHDOG_FORWARD, watch_changed, watch_in_storm
 
 cdef inline uint8_t switch_mark(engine_t* e, worker_t* w, queue_t* queue, int32_t port_id, int32_t klass,
                                 const packet_t* packet) noexcept nogil:
@@ -226,6 +226,8 @@ cdef inline void switch_kick(engine_t* e, worker_t* w, const switch_t* mmu, int3
     cdef ps_t when_ps = now + mmu.latency_ps
     if egress.busy_until_ps > when_ps:
         when_ps = egress.busy_until_ps
+    if unlikely(e.watches != NULL):
+        watch_changed(e, w, egress.node, <int64_t>egress_id * e.plan.class_count + klass, now)
     if pause_until_ps > when_ps and not (mmu.storm_count > 0 and watch_in_storm(
             e, <int64_t>egress_id * e.plan.class_count + klass, WATCHDOG_FORWARD, egress.node)):
         when_ps = pause_until_ps
@@ -308,6 +310,8 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
     when_ps = now + mmu.latency_ps
     if egress.busy_until_ps > when_ps:
         when_ps = egress.busy_until_ps
+    if unlikely(e.watches != NULL):
+        watch_changed(e, w, egress.node, <int64_t>egress_id * e.plan.class_count + klass, now)
     if queue.pause_until_ps > when_ps:
         when_ps = queue.pause_until_ps
     if when_ps < egress.kick_ps:

@@ -1,11 +1,11 @@
 """What the PFC watchdog knows of the egress queues of a switch, and what its storms change for frames.
 
 Owns      watch_t: the last departure, the beginning of the pause, the storm flag; the armed poll of a switch.
-Invariant a switch with a paused or storming queue under watch has its next poll armed; without one no poll is.
+Invariant a switch has its next poll armed while a queue under watch is paused with frames, or in a storm that will end.
 Source    the PFC watchdog of SONiC (detection, restoration, drop or forward); docs/MODEL.md 16.
 """
 from .types cimport int32_t, int64_t, uint64_t, ps_t, unlikely, EVENT_TIMER, FOREVER, TIMER_WATCHDOG
-from .state cimport engine_t, worker_t, watchdog_t, watch_t
+from .state cimport engine_t, worker_t, queue_t, watchdog_t, watch_t
 from .heaps cimport event_key, events_push
 
 cdef enum:
@@ -23,15 +23,18 @@ cdef inline void watch_set_key(engine_t* e, worker_t* w, int32_t node) noexcept 
         w.least_ps = next_ps
 
 
-cdef inline void watch_paused(engine_t* e, worker_t* w, int32_t node, int64_t index, ps_t now) noexcept nogil:
-    """XOFF takes effect at an egress queue (port x class `index`); its pause_until is still the old one."""
-    cdef watch_t* watch = &e.watches[index]
+cdef inline bint watch_wants_polls(const watch_t* watch, const queue_t* queue, ps_t now) noexcept nogil:
+    """Whether a poll to come may find something at a queue, with nothing else happening to it."""
+    if watch.in_storm:
+        return queue.pause_until_ps < FOREVER
+    return queue.pause_until_ps > now and queue.bytes > 0
+
+
+cdef inline void watch_changed(engine_t* e, worker_t* w, int32_t node, int64_t index, ps_t now) noexcept nogil:
+    """The pause of a queue (port x class `index`) began, went on or ended, or a frame came to it: are polls needed?"""
     cdef watchdog_t* dog
-    if not watch.is_watched:
+    if not e.watches[index].is_watched or not watch_wants_polls(&e.watches[index], &e.queues[index], now):
         return
-    # A pause that is renewed at or before its end goes on.
-    if e.queues[index].pause_until_ps < now:
-        watch.pause_begin_ps = now
     dog = &e.watchdogs[node - e.plan.host_count]
     if dog.next_ps == FOREVER:
         dog.next_ps = (now // dog.poll_ps + 1) * dog.poll_ps

@@ -11,7 +11,7 @@ from .state cimport engine_t, worker_t, port_t, queue_t, switch_t, watch_t, watc
 from .switch cimport switch_flush
 from .trace cimport event_record
 from .wake cimport events_count, port_kick
-from .watch cimport WATCHDOG_ALERT, WATCHDOG_DROP, watch_set_key
+from .watch cimport WATCHDOG_ALERT, WATCHDOG_DROP, watch_set_key, watch_wants_polls
 
 
 cdef inline int watchdogs_make(engine_t* e, plan) except -1:
@@ -47,7 +47,7 @@ cdef inline bint watchdog_suspects(const watchdog_t* dog, const watch_t* watch, 
 
 
 cdef inline void watchdog_poll(engine_t* e, worker_t* w, int32_t node, ps_t now) noexcept nogil:
-    """Look at every watched queue; the next poll is armed while any is paused or in storm."""
+    """Look at every watched queue; the next poll is armed while any may need it."""
     cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
     cdef watchdog_t* dog = &e.watchdogs[node - e.plan.host_count]
     cdef int32_t port_id, klass
@@ -84,8 +84,7 @@ cdef inline void watchdog_poll(engine_t* e, worker_t* w, int32_t node, ps_t now)
                     switch_flush(e, w, node, port, port_id, klass, DROP_WATCHDOG, now)
                 elif dog.action != WATCHDOG_ALERT:
                     port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)
-            if watch.in_storm or queue.pause_until_ps > now:
-                armed = True
+            armed |= watch_wants_polls(watch, queue, now)
     dog.next_ps = FOREVER
     if armed:
         dog.next_ps = now + dog.poll_ps

@@ -576,7 +576,8 @@ cdef inline bint work_left(const engine_t* e) noexcept nogil:
     if storm_stands(e):
         return True
     for index in range(e.plan.port_count):
-        if e.ports[index].pfc_pending or e.ports[index].pending_count > 0:
+        if e.ports[index].pfc_pending or e.ports[index].pending_count > 0 or (
+                e.lanes != NULL and credit_limits(e, <int32_t>index) and e.ports[index].refresh_ps < FOREVER):
             return True
     for index in range(<int64_t>e.host_port_count * e.plan.class_count):
         if e.outboxes[index].ready.count > 0 or e.outboxes[index].control.head != e.outboxes[index].control.tail:

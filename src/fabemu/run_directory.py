@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shutil
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class RunDirectory:
         """Take a directory that `create` has made."""
         self.path = path
         self._written: tuple[int, int] | None = None  # device and inode of the run.json that this run wrote last
+        self._release: weakref.finalize[..., RunDirectory] | None = None  # closes that file
 
     @classmethod
     def create(
@@ -74,7 +76,7 @@ class RunDirectory:
             # "x" claims: of two runs started at once one fails here.
             with open(path / RUN_FILE, "x", encoding="utf-8") as file:
                 file.write(_json({_MARK: FORMAT_VERSION, "status": "running", **info}))
-                directory._remember(file.fileno())
+                directory._hold(os.dup(file.fileno()))
         except FileExistsError as error:
             name = error.filename or path
             if Path(name) == path / RUN_FILE:
@@ -100,16 +102,19 @@ class RunDirectory:
         text = _json({_MARK: FORMAT_VERSION, **info})
         target, draft = self.path / RUN_FILE, self.path / f"{RUN_FILE}.new"
         self._check_owner(target)
+        held: int | None = None
         try:
             try:
                 with open(draft, "w", encoding="utf-8") as file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
-                    written = _identity(os.fstat(file.fileno()))
+                    held = os.dup(file.fileno())
                 os.replace(draft, target)
-                self._written = written
+                self._hold(held)
             except OSError:
+                if held is not None:
+                    os.close(held)
                 draft.unlink(missing_ok=True)
                 # On a full disk the blocks that run.json already has may still do.
                 with open(target, "r+", encoding="utf-8") as file:
@@ -118,7 +123,11 @@ class RunDirectory:
         except OSError as error:
             raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
 
-    def _remember(self, file: int) -> None:
+    def _hold(self, file: int) -> None:
+        """Know the run.json that has just been written again: open, its inode cannot become that of another file."""
+        if self._release is not None:
+            self._release()
+        self._release = weakref.finalize(self, os.close, file)
         self._written = _identity(os.fstat(file))
 
     def _check_owner(self, target: Path) -> None:

@@ -1,6 +1,8 @@
 """Run directories: nothing is overwritten unasked, and run.json is always whole."""
 
+import gc
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,27 @@ def test_a_run_that_was_replaced_leaves_the_new_one_alone(tmp_path):
         replaced.write_info({"status": "finished"})
     assert read_info(tmp_path)["name"] == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_replaced_run_is_known_whatever_inode_the_new_one_gets(tmp_path):
+    for round_ in range(200):
+        path = tmp_path / str(round_ % 2)
+        replaced = RunDirectory.create(path, {}, force=True)
+        if round_ % 3 == 0:
+            replaced.write_info({"status": "running"})
+        RunDirectory.create(path, {"name": "new"}, force=True)
+        with pytest.raises(OutputError, match="another run has replaced this one"):
+            replaced.write_info({"status": "finished"})
+
+
+def test_run_directories_leave_no_file_open(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        directory = RunDirectory.create(tmp_path, {}, force=True)
+        directory.write_info({"status": "finished"})
+    del directory
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
 def test_info_is_replaced_whole(tmp_path):

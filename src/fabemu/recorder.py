@@ -154,6 +154,7 @@ class Recorder:
             "dst": plan.qp_dst[qp],
             "qp": qp,
             "class": plan.qp_class[qp],
+            "verb": plan.qp_verb[qp],
             "bytes": plan.op_bytes[op],
             "start_ps": plan.op_start_ps[op],
             "posted_ps": posted_ps,

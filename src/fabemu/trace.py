@@ -57,6 +57,8 @@ EVENT_KINDS = {
 }
 """Kinds of events by their number in the plan: control actions, and what the engine finds by itself."""
 FLOW_STATUSES = ("done", "failed", "unfinished", "not_run")
+VERBS = ("write", "send", "read")
+"""Verbs of queue pairs by their number in the plan."""
 
 ENUMS: dict[str, tuple[str, ...]] = {
     "pause_end": PAUSE_ENDS,
@@ -65,6 +67,7 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "event_kind": tuple(EVENT_KINDS.values()),
     "xoff_cause": XOFF_CAUSES,
     "flow_status": FLOW_STATUSES,
+    "verb": VERBS,
 }
 
 _FILE_PREFIX_BYTES = 8  # "ARROW1" and two bytes of padding, before the stream part
@@ -108,12 +111,13 @@ TABLES: dict[str, TableFormat] = {
             (
                 Column("op", "int32", "index", "Operation number in the plan"),
                 Column("label", "label", "name", "Label of the workload that made the message"),
-                Column("src", "host", "name", "Sending host"),
-                Column("dst", "host", "name", "Receiving host"),
+                Column("src", "host", "name", "Sending host; of a READ the one that reads"),
+                Column("dst", "host", "name", "Receiving host; of a READ the one that is read from"),
                 Column(
                     "qp", "int32", "index", "Queue pair that carried it; messages of one queue pair keep their order"
                 ),
                 _CLASS,
+                Column("verb", "verb", "name", "write, send or read"),
                 Column("bytes", "int64", "B", "Payload of the message"),
                 Column("start_ps", "int64", "ps", "Earliest time at which it may be posted, as the scenario says"),
                 Column(

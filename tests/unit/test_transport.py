@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fabemu._core.engine import Engine
 
+import fabemu
 from fabemu.compile import compile_plan
 from fabemu.compile.compiled import Compiled
 from fabemu.errors import ScenarioError
@@ -283,3 +284,13 @@ def test_the_engine_refuses_what_it_cannot_keep():
     ):
         with pytest.raises(ValueError, match=error):
             Engine(replace(plan, **change))
+
+
+def test_the_flows_table_names_the_verb():
+    fabric = {"kind": "single-switch", "hosts": 2}
+    workload = [flows(verb, 5000, label=verb) for verb in ("read", "write", "send")]
+    run = fabemu.run(scenario_from_dict({"fabric": fabric, "workload": workload}))
+    rows = run.flows.to_pylist()
+    assert [row["status"] for row in rows] == ["done"] * 3
+    assert {row["label"] for row in rows} == {"read", "write", "send"}
+    assert all(row["verb"] == row["label"] for row in rows)

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from fabemu.cli import command
 from fabemu.compile import compile_plan
 from fabemu.errors import InputError, OutputError
-from fabemu.importers import sonic
-from fabemu.importers.sonic import ONLY_WHEN_EMPTY, import_sonic, is_known
+from fabemu.importers.sonic import ONLY_WHEN_EMPTY, import_sonic
 from fabemu.importers.sonic_json import read_tables
 from fabemu.importers.sonic_lookup import read_lookup
 from fabemu.importers.sonic_switch import read_switch
@@ -68,8 +67,7 @@ def test_headroom_within_the_size(tmp_path):
     assert switch["ecn"] == {"kmin": "250KB", "kmax": "1MB", "pmax": 0.05}
     assert profile["map"]["dscp"] == {"26": 3, "27": 4, "46": 5, "48": 6, "default": 0}
     assert profile["map"]["lossless"] == [3, 4]
-    if is_known("weights"):
-        assert profile["map"]["weights"] == {"0": 14, "1": 14, "2": 14, "3": 15, "4": 15, "5": 14}
+    assert profile["map"]["weights"] == {"0": 14, "1": 14, "2": 14, "3": 15, "4": 15, "5": 14}
     assert {item["name"]: item["dscp"] for item in profile["class"]} == {
         "cnp": 48,
         "lossy-5": 46,
@@ -143,24 +141,6 @@ def test_own_classes_by_their_dscp(tmp_path):
         scenario(tmp_path, [("50Gbps", "5m")] * 2, classes.replace("26", "46"))
 
 
-def test_keys_that_this_version_lacks_are_noted_and_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(sonic, "is_known", lambda key: key not in ("watchdog", "lossy.static", "weights"))
-    profile, notes = imported(tmp_path, "t1-400g-flat.json", LOOKUP)
-    assert "watchdog" not in profile["switch"]
-    assert "watchdog (forward after 200 ms)" in notes
-    assert "static" not in profile["switch"]["lossy"]
-    assert 'lossy.static = "30MB"' in notes
-    assert "weights" not in profile["map"]
-
-
-def test_keys_of_scenarios_are_known():
-    assert is_known("pfc.alpha")
-    assert is_known("buffer")
-    assert not is_known("pfc.alfa")
-    assert not is_known("alpha")
-    assert not is_known("buffer.size")
-
-
 def test_no_xon_means_no_offset(tmp_path):
     def change(data):
         for name in ("pg_lossless_50000_5m_profile", "pg_lossless_100000_40m_profile"):
@@ -219,31 +199,25 @@ def test_thresholds_by_speed(tmp_path):
     assert not any("WRED profiles" in note for note in notes)
 
 
-def test_ports_with_other_pfc_are_noted_or_set(tmp_path):
+def test_ports_with_other_pfc_are_set(tmp_path):
     def change(data):
         data["PORT_QOS_MAP"]["Ethernet4"]["pfc_enable"] = ""
 
     path, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
     profile = tomllib.loads(path.read_text())
-    written = profile["switch"].get("override", [])
-    if written:
-        assert written == [{"peer": "h1", "pfc": {"enabled": False}}]
-    else:
-        assert any(note.startswith("Ethernet4 has no PFC, the others [3, 4]") for note in notes)
+    assert profile["switch"]["override"] == [{"peer": "h1", "pfc": {"enabled": False}}]
+    assert not any(note.startswith("Ethernet4 has no PFC") for note in notes)
 
 
 def test_watchdog(tmp_path):
-    profile, notes = imported(tmp_path, "t0.json")
-    if is_known("watchdog"):
-        assert profile["switch"]["watchdog"] == {
-            "detection_time": "200ms",
-            "restoration_time": "400ms",
-            "poll_interval": "200ms",
-            "action": "drop",
-            "ports": "all",
-        }
-    else:
-        assert "watchdog (drop after 200 ms)" in notes
+    profile, _ = imported(tmp_path, "t0.json")
+    assert profile["switch"]["watchdog"] == {
+        "detection_time": "200ms",
+        "restoration_time": "400ms",
+        "poll_interval": "200ms",
+        "action": "drop",
+        "ports": "all",
+    }
 
 
 def test_watchdog_polls_no_slower_than_its_times(tmp_path):
@@ -254,15 +228,12 @@ def test_watchdog_polls_no_slower_than_its_times(tmp_path):
         del data["PFC_WD"]["Ethernet0"]
 
     path, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
-    if is_known("watchdog"):
-        watchdog = tomllib.loads(path.read_text())["switch"]["watchdog"]
-        assert watchdog["poll_interval"] == "200ms"
-        assert watchdog["restoration_time"] == "400ms"
-        assert watchdog["ports"] == ["h1", "spine0", "spine1"]
-        assert "watchdog poll of 1000 ms, above its times: 200 ms here" in notes
-        assert any("twice the detection time" in note for note in notes)
-    else:
-        assert "watchdog (drop after 200 ms): scenarios of this version have no such table" in notes
+    watchdog = tomllib.loads(path.read_text())["switch"]["watchdog"]
+    assert watchdog["poll_interval"] == "200ms"
+    assert watchdog["restoration_time"] == "400ms"
+    assert watchdog["ports"] == ["h1", "spine0", "spine1"]
+    assert "watchdog poll of 1000 ms, above its times: 200 ms here" in notes
+    assert any("twice the detection time" in note for note in notes)
 
 
 def test_other_tables_are_named(tmp_path):
@@ -282,11 +253,8 @@ def test_static_thresholds_stay_within_the_buffer(tmp_path):
     def change(data):
         data["BUFFER_PROFILE"]["egress_lossy_profile"] = {"pool": "egress_lossy_pool", "static_th": "99000000"}
 
-    path, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
-    if is_known("lossy.egress_static"):
-        assert tomllib.loads(path.read_text())["switch"]["lossy"]["egress_static"] == "12MB"
-    else:
-        assert 'lossy.egress_static = "12MB": scenarios of this version have no such key' in notes
+    path, _ = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
+    assert tomllib.loads(path.read_text())["switch"]["lossy"]["egress_static"] == "12MB"
 
 
 # What is read

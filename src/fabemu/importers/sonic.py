@@ -11,14 +11,11 @@ from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from fabemu.errors import InputError, OutputError
 from fabemu.importers.sonic_classes import QueueMaps, class_tables, queue_maps
 from fabemu.importers.sonic_lookup import look_up, read_lookup
 from fabemu.importers.sonic_switch import COLOURS, TABLES, Pool, Port, Profile, SonicSwitch, Wred, read_switch, usual
-from fabemu.scenario.device import KMAX_LIMIT_BYTES, Switch, SwitchOverride
-from fabemu.scenario.shape import inner_tables, table_keys
+from fabemu.scenario.device import KMAX_LIMIT_BYTES
 from fabemu.scenario.write import toml_value
 from fabemu.units import format_bytes, format_length, format_rate
 
@@ -99,15 +96,9 @@ def _refuse_malformed(switch: SonicSwitch) -> None:
         raise InputError(f"{switch.tables.at(keys)}: {message}{more}")
 
 
-def is_known(path: str) -> bool:
-    """Whether scenarios have a key of [switch], such as ``pfc.alpha``."""
-    table: type[BaseModel] | None = Switch
-    for part in path.split("."):
-        if table is None or part not in table_keys(table):
-            return False
-        inner = inner_tables(table_keys(table)[part].annotation)
-        table = inner[0] if inner else None
-    return True
+def _setting(key: str, value: str) -> list[str]:
+    """A line "key = value" of the table of [switch] that a key such as ``pfc.alpha`` belongs to."""
+    return [f"{key.rsplit('.', 1)[-1]} = {value}"]
 
 
 class _Conversion:
@@ -129,13 +120,6 @@ class _Conversion:
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
-
-    def setting(self, key: str, value: str) -> list[str]:
-        """A line "key = value" of [switch], or a note if this version has no such key."""
-        if is_known(key):
-            return [f"{key.rsplit('.', 1)[-1]} = {value}"]
-        self.note(f"{key} = {value}: scenarios of this version have no such key")
-        return []
 
     def text(self) -> tuple[str, tuple[str, ...]]:
         buffer = [] if self.pool is None else self._buffer(self.pool)
@@ -203,7 +187,7 @@ class _Conversion:
                 f"shared headroom pool of {pool.xoff_bytes:,} B: every priority group has its own headroom here, taken "
                 f"from the buffer{sums}"
             )
-        return self.setting("buffer", _size(pool.size_bytes))
+        return _setting("buffer", _size(pool.size_bytes))
 
     def _pfc_table(self) -> list[str]:
         switch = self.switch
@@ -216,7 +200,7 @@ class _Conversion:
         if self.lossless:
             if not switch.qos:
                 self.note("there is no PORT_QOS_MAP: PFC is taken to be on for the priority groups with xoff")
-            lines += self.setting("pfc.enabled", toml_value(bool(self.pfc) or not switch.qos))
+            lines += _setting("pfc.enabled", toml_value(bool(self.pfc) or not switch.qos))
         lossless_groups = {number for (_, number), _, _ in switch.lossless_groups()}
         for priority in sorted(self.pfc):
             number = switch.group_of(self.up[0], priority)
@@ -309,12 +293,12 @@ class _Conversion:
         if static is not None:
             # A threshold above the buffer is none.
             size = self.pool.size_bytes if self.pool is not None else None
-            return self.setting(f"{table}.{prefix}static", _size(min(static, size) if size else static))
+            return _setting(f"{table}.{prefix}static", _size(min(static, size) if size else static))
         if dynamic is None:
             self.note(f"profiles {', '.join(sorted({item.name for item in profiles}))} have no threshold")
             return []
         alpha = Fraction(2) ** min(dynamic, _ALPHA_MAX)
-        return self.setting(f"{table}.{prefix}alpha", toml_value(str(alpha)))
+        return _setting(f"{table}.{prefix}alpha", toml_value(str(alpha)))
 
     def _lossy_profiles(self) -> list[Profile]:
         found = [
@@ -336,7 +320,7 @@ class _Conversion:
         lines = self._threshold("lossy", ingress) + self._threshold("lossy", egress, "egress_")
         reserved = usual(profile.size_bytes or 0 for profile in ingress)
         if reserved is not None:
-            lines += self.setting("lossy.reserved", _size(reserved))
+            lines += _setting("lossy.reserved", _size(reserved))
         if any(profile.size_bytes for profile in egress):
             self.note("size of egress profiles: nothing is reserved at egress here")
         limited = {
@@ -445,9 +429,6 @@ class _Conversion:
         action, detection, restoration = chosen
         if any((item.action, item.detection_ms, item.restoration_ms) != chosen for item in watched.values()):
             self.note("watchdog times or actions that differ between ports: all have the most frequent ones")
-        if not is_known("watchdog"):
-            self.note(f"watchdog ({action} after {detection} ms): scenarios of this version have no such table")
-            return []
         assert detection is not None
         if restoration is None:
             restoration = 2 * detection
@@ -489,7 +470,7 @@ class _Conversion:
                 continue
             peer = self._peer(port)
             partly = enabled and enabled != self.pfc and self.pfc
-            if peer is not None and not partly and "peer" in table_keys(SwitchOverride) and is_known("pfc.enabled"):
+            if peer is not None and not partly:
                 lines += [
                     f"# {port}",
                     "[[switch.override]]",
@@ -517,12 +498,10 @@ class _Conversion:
             entries = [f"{dscp} = {queue}" for dscp, queue in self.maps.queue_of_dscp.items() if queue != rest]
             lines.append(f"dscp = {{ {', '.join([*entries, f'default = {rest}'])} }}")
         lines.append(f"lossless = {toml_value(self.lossless)}")
-        if self.maps.weights and is_known("weights"):
+        if self.maps.weights:
             lines.append(
                 f"weights = {{ {', '.join(f'{queue} = {weight}' for queue, weight in self.maps.weights.items())} }}"
             )
-        elif self.maps.weights:
-            self.note("weights of DWRR queues: scenarios of this version have no such key")
         return ["[map]", *lines, ""]
 
     def _general_notes(self) -> None:

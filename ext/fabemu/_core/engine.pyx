@@ -372,6 +372,7 @@ cdef class Engine:
         e.op_retransmissions = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
         e.op_cnps = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
         e.op_marks = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
+        e.worker.seed = p.seed
         e.worker.inbox_capacity = 256
         e.worker.inbox = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))
         e.worker.inbox_spare = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))

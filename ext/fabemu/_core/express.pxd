@@ -284,7 +284,9 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
     cdef int64_t events = 0
     cdef int32_t klass = 0
     port.kick_ps = FOREVER
-    burst_open(e, &burst, port)
+    burst.port = NULL
+    burst.count = 0
+    burst.busy_until_ps = port.busy_until_ps
     while True:
         if next_ps < arrival_ps:
             # A transmit choice.
@@ -295,7 +297,9 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
             if unlikely(port.pfc_pending):
                 burst_close(e, w, &burst)
                 pending_send(e, w, port, port_id, now)
-                burst_open(e, &burst, port)
+                burst.port = NULL
+                burst.count = 0
+                burst.busy_until_ps = port.busy_until_ps
                 events += 1
                 if port.waiting_mask | fresh:
                     next_ps = port.busy_until_ps
@@ -348,14 +352,21 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
                 queue.bytes += packet.size
                 if queue.bytes > queue.bytes_max:
                     queue.bytes_max = queue.bytes
-                entry.queue_next = -1
+                eligible_ps = now + latency_ps
                 if (fresh >> klass) & 1:
                     arrivals[tails[klass]].queue_next = <int32_t>(entry - arrivals)
+                    tails[klass] = <int32_t>(entry - arrivals)
+                    entry.queue_next = -1
+                elif eligible_ps >= w.limit_ps:
+                    # It stays, and so will all that follow it in its class.
+                    express_leave(e, mmu, first_port, port, queue, entry)
+                    port.waiting_mask |= <uint8_t>(1 << klass)
+                    e.port_dirty[port_id] = 1
                 else:
                     heads[klass] = <int32_t>(entry - arrivals)
+                    tails[klass] = <int32_t>(entry - arrivals)
+                    entry.queue_next = -1
                     fresh |= <uint32_t>1 << klass
-                tails[klass] = <int32_t>(entry - arrivals)
-                eligible_ps = now + latency_ps
                 if burst.busy_until_ps > eligible_ps:
                     eligible_ps = burst.busy_until_ps
                 if queue.pause_until_ps > eligible_ps:
@@ -369,6 +380,8 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
                 queue.bytes_max = packet.size
         events += 1
         stats_sent(queue, packet.size)
+        if burst.port == NULL:
+            burst_open(e, &burst, port)
         burst_send(e, w, &burst, port_id, packet, switch_mark(e, w, queue, port_id, klass, packet), now)
         if port.waiting_mask | fresh:
             next_ps = burst.busy_until_ps

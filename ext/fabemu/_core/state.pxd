@@ -361,7 +361,7 @@ cdef struct worker_t:
     uint64_t* ties                # hashes of `arrivals` or `choices`
     int32_t choice_count
     int32_t choice_capacity
-    uint64_t tie_prefix           # hash64 of (seed, STREAM_TIE, node)
+    uint64_t seed                 # of the plan
     ps_t window_start_ps
     ps_t limit_ps                 # events before it run in this visit
     int64_t packet_hops

@@ -4,13 +4,13 @@ Owns      sort_ports.
 Invariant the order depends on seed, node, time and port only, and favours no port for ever (MODEL 5).
 """
 from .types cimport int32_t, uint64_t, ps_t
-from .rng cimport fold64
+from .rng cimport fold64, tie_prefix
 from .state cimport worker_t
 
 
 cdef inline void sort_ports(worker_t* w, int32_t* ports, int32_t* companions, int32_t count, ps_t now) noexcept nogil:
     """Put local ports, and what goes with them (may be NULL), into the keyed order of this instant."""
-    cdef uint64_t prefix = fold64(w.tie_prefix, <uint64_t>now)
+    cdef uint64_t prefix = fold64(tie_prefix(w.seed, <uint64_t>w.node), <uint64_t>now)
     cdef uint64_t tie
     cdef int32_t index, position, port
     cdef int32_t companion = 0

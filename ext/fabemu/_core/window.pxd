@@ -10,7 +10,6 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlike
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .packet cimport packet_t, packet_is_of_link
-from .rng cimport tie_prefix
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_queue_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
@@ -60,20 +59,26 @@ cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint
 cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """List the ports with something to do before the limit."""
     cdef int32_t port_id, index
+    cdef int32_t end = e.plan.node_port_start[node + 1]
+    cdef int32_t count = 0
+    cdef int32_t* due = w.due
+    cdef const ps_t* next_ps = e.port_next_ps
     cdef const port_t* port
     cdef ps_t time_ps
-    w.due_count = 0
-    w.least_ps = FOREVER
-    for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
-        time_ps = e.port_next_ps[port_id]
-        if time_ps < w.limit_ps:
-            w.due[w.due_count] = port_id
-            w.due_count += 1
+    cdef ps_t limit_ps = w.limit_ps
+    cdef ps_t least_ps = FOREVER
+    for port_id in range(e.plan.node_port_start[node], end):
+        time_ps = next_ps[port_id]
+        if unlikely(time_ps < limit_ps):
+            due[count] = port_id
+            count += 1
             prefetch(&e.ports[port_id])
             prefetch(&e.ports[port_id].ring)
-        elif time_ps < w.least_ps:
-            w.least_ps = time_ps
-    for index in range(w.due_count):
+            time_ps = FOREVER
+        least_ps = time_ps if time_ps < least_ps else least_ps
+    w.due_count = count
+    w.least_ps = least_ps
+    for index in range(count):
         # Several packets of each link are due, two to a cache line.
         port = &e.ports[w.due[index]]
         prefetch(&port.ring[port.head & port.mask])
@@ -305,7 +310,6 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
         if CHECK:
             check_device(e, node)
         return
-    w.tie_prefix = tie_prefix(e.plan.seed, <uint64_t>node)
     w.instant_ps = -1
     visit_due(e, w, node)
     if not is_host and express_try(e, w, node):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fabemu.result import Run, load
     from fabemu.scenario import Scenario, load_scenario, scenario_from_dict
     from fabemu.simulate import Simulation, Snapshot, prepare, run
+    from fabemu.sweeps import Sweep, load_sweep, sweep
 
 __all__ = [
     "EngineFault",
@@ -26,11 +27,14 @@ __all__ = [
     "ScenarioError",
     "Simulation",
     "Snapshot",
+    "Sweep",
     "load",
     "load_scenario",
+    "load_sweep",
     "prepare",
     "run",
     "scenario_from_dict",
+    "sweep",
 ]
 
 # Importing the package stays cheap: each name brings in its module when it is first used.
@@ -45,11 +49,14 @@ _HOMES = {
     "ScenarioError": "errors",
     "Simulation": "simulate",
     "Snapshot": "simulate",
+    "Sweep": "sweeps",
     "load": "result",
     "load_scenario": "scenario",
+    "load_sweep": "sweeps",
     "prepare": "simulate",
     "run": "simulate",
     "scenario_from_dict": "scenario",
+    "sweep": "sweeps",
 }
 
 

@@ -427,7 +427,7 @@ class Simulation:
         for place, path in inputs.items():
             if path not in copies:
                 copies[path] = self._directory.copy_input(path)
-            scenario = _with_path(scenario, place, copies[path])
+            scenario = with_path(scenario, place, copies[path])
         text = scenario.to_toml()
         self._directory.write_scenario(text)
         return tomllib.loads(text)
@@ -570,7 +570,8 @@ def _engine() -> Callable[..., Any]:
     return Engine
 
 
-def _with_path(scenario: Scenario, place: tuple[str | int, ...], path: str) -> Scenario:
+def with_path(scenario: Scenario, place: tuple[str | int, ...], path: str) -> Scenario:
+    """A scenario that reads another file at a place that `input_files` gives."""
     if place[0] == "fabric":
         return scenario.model_copy(update={"fabric": scenario.fabric.model_copy(update={str(place[1]): path})})
     workloads = list(scenario.workload)

@@ -26,6 +26,7 @@ _COMMANDS = {
     "import": ("fabemu.cli.import_:import_group", "Turn the files of other simulators into scenarios."),
     "run": ("fabemu.cli.run:command", "Simulate a scenario and write its traces."),
     "schema": ("fabemu.cli.schema:command", "Print the JSON schema of scenario files, for editors."),
+    "sweep": ("fabemu.cli.sweep:command", "Simulate a scenario at many points of its parameters."),
 }
 
 

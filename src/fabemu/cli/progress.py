@@ -36,14 +36,15 @@ def progress_bar(stream: TextIO, *, quiet: bool = False) -> Iterator[Callable[[S
         def show(snapshot: Snapshot) -> None:
             left = snapshot.seconds_left
             text = f"{time_text(snapshot.now_ps)} simulated, {count_text(snapshot.hops_per_second)} packet hops/s"
-            text += f", {_duration_text(left)} left" if left is not None else ""
+            text += f", {duration_text(left)} left" if left is not None else ""
             bar.update(task, completed=snapshot.done_share, description=text)
             bar.refresh()
 
         yield show
 
 
-def _duration_text(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
+    """Seconds as people say them: "42 s", "3 min 05 s", "2 h 07 min"."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

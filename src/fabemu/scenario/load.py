@@ -176,7 +176,7 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> tuple[dic
             problems.append(Problem(shown, "", 'write key.path=value, such as "link.rate=200Gbps"'))
             continue
         try:
-            path = _set(data, _keys(key_text.strip()), _value(value_text.strip()))
+            path = _set(data, _keys(key_text.strip()), read_value(value_text.strip()))
         except ValueError as error:
             problems.append(Problem(shown, "", str(error)))
             continue
@@ -199,7 +199,7 @@ def _keys(text: str) -> list[str]:
     return keys
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
     """Read a value as TOML, or else as the bare text that it is."""
     try:
         parsed = tomllib.loads(f"value = {text}")

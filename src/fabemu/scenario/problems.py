@@ -245,7 +245,7 @@ def _file_keys(path: Path) -> Path:
     return tuple(renamed or part if index == 0 else _KEYS.get(part, part) for index, part in enumerate(path))
 
 
-def _table_at(path: Path, data: Any) -> type[BaseModel] | None:
+def table_at(path: Path, data: Any) -> type[BaseModel] | None:
     """Find the model of the table at a path of the file."""
     table: type[BaseModel] | None = Scenario
     current = data
@@ -269,7 +269,7 @@ def _table_at(path: Path, data: Any) -> type[BaseModel] | None:
 
 def _missing(path: Path, data: Any) -> str:
     key = str(path[-1])
-    table = _table_at(path[:-1], data)
+    table = table_at(path[:-1], data)
     info = table_keys(table).get(key) if table is not None else None
     about = f" ({info.description})" if info is not None and info.description else ""
     if path == ("fabric",):

@@ -1,0 +1,201 @@
+"""``fabemu sweep``: one scenario at many points of its parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli.progress import duration_text
+from fabemu.cli.signals import Signals
+
+if TYPE_CHECKING:
+    from fabemu.sweeps import Standing, Sweep
+
+_DESIGNS = ("grid", "list", "random", "lhs")  # those of sweeps.design, without its import
+_RETRIES = 2
+
+
+def _seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
+    """A count such as 20, or a list such as 1,5,9."""
+    match = re.fullmatch(r"\s*(\[?)\s*(\d+(?:\s*,\s*\d+)*)\s*(,?)\s*(\]?)\s*", text)
+    if match is None or bool(match[1]) != bool(match[4]):
+        raise click.BadParameter(f"{text!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]")
+    numbers = [int(number) for number in match[2].split(",")]
+    return numbers[0] if len(numbers) == 1 and not match[1] and not match[3] else numbers
+
+
+@click.command("sweep")
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY.PATH=VALUES",
+    help="A parameter: key=[a,b,c] for values, key=low..high for a range (low..high:log for even ratios); key=value "
+    "for what all points share. Repeatable.",
+)
+@click.option(
+    "--seeds",
+    default="1",
+    show_default=True,
+    callback=_seeds,
+    metavar="N|LIST",
+    help="Seeds of every point: how many, from the scenario's on, or which, such as 1,5,9.",
+)
+@click.option(
+    "--design",
+    type=click.Choice(_DESIGNS),
+    default="grid",
+    show_default=True,
+    help="All combinations; first values, second values, ...; random draws; a Latin hypercube.",
+)
+@click.option("--points", type=int, metavar="N", help="Number of points of the designs random and lhs.")
+@click.option("--design-seed", type=int, default=1, show_default=True, help="Seed of the draws of these designs.")
+@click.option(
+    "-o",
+    "--out",
+    "--output",
+    "output",
+    type=click.Path(path_type=Path),
+    help="Directory of the sweep.  [default: ./NAME.sweep]",
+)
+@click.option("-j", "--jobs", type=int, metavar="N", help="Processes of this machine.  [default: one per core]")
+@click.option(
+    "--dask", metavar="ADDRESS", help="Use the Dask cluster with this scheduler, such as tcp://10.0.0.1:8786."
+)
+@click.option(
+    "--retries",
+    type=int,
+    default=_RETRIES,
+    show_default=True,
+    metavar="N",
+    help="Try a run again so often if its worker died or the machine failed it.",
+)
+@click.option("--keep", is_flag=True, help="Keep the run directory of every run, in `runs`.")
+@click.option(
+    "--objective",
+    "objectives",
+    multiple=True,
+    metavar="FIGURE",
+    help="Figure to show and plot, such as slowdown.p99; two for a Pareto front.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.png",
+    help="Draw the objective over one or two parameters, or two objectives against each other.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+@click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
+@click.option("--force", is_flag=True, help="Begin anew, whatever sweep the directory holds.")
+def command(
+    scenario: Path,
+    settings: tuple[str, ...],
+    seeds: int | list[int],
+    design: str,
+    points: int | None,
+    design_seed: int,
+    output: Path | None,
+    jobs: int | None,
+    dask: str | None,
+    retries: int,
+    keep: bool,
+    objectives: tuple[str, ...],
+    plot: Path | None,
+    as_json: bool,
+    quiet: bool,
+    force: bool,
+) -> int:
+    """Run SCENARIO (a TOML file) at many points of its parameters, with one or more seeds each.
+
+    The results are one Parquet dataset with a row per run. After Ctrl-C, SIGTERM or a crash the same command goes on
+    where the sweep stopped. Points that cannot be run are reported, and the others go on; then the exit code is 1.
+
+    \b
+    Examples:
+      fabemu sweep scenario.toml --set 'switch.ecn.kmin=[100KiB,200KiB,400KiB]' --seeds 20
+      fabemu sweep scenario.toml --set 'switch.pfc.alpha=1/32..2:log' --design lhs --points 50
+      fabemu sweep scenario.toml --set 'link.rate=[100Gbps,400Gbps]' --plot rate.png
+    """
+    from fabemu.sweeps import hiring, load_sweep
+    from fabemu.sweeps.execute import Execution
+    from fabemu.sweeps.figures import HEADLINE, check_figure
+    from fabemu.sweeps.parameter import read_settings
+    from fabemu.sweeps.picture import check_picture, draw
+    from fabemu.sweeps.points import plan_sweep
+    from fabemu.sweeps.store import default_directory
+
+    figures = tuple(dict.fromkeys([*(check_figure(name) for name in objectives), *HEADLINE]))
+    with Signals() as signals:
+        common, parameters = read_settings(list(settings))
+        if plot is not None:
+            check_picture(plot, parameters, objectives)
+        hire = hiring(jobs=jobs, dask=dask)
+        plan = plan_sweep(
+            scenario, common, parameters, seeds=seeds, design=design, points=points, design_seed=design_seed
+        )
+        directory = output if output is not None else default_directory(plan.name)
+        execution = Execution(plan, directory, retries=retries, force=force, keep=keep)
+        if not quiet:
+            earlier = f", {execution.earlier:,} of them done before" if execution.earlier else ""
+            click.echo(f"sweeping {plan.name}: {plan.size_text}{earlier}", err=True)
+        signals.stop_with(execution.stop)
+        with _progress(quiet=quiet) as show:
+            status = execution.run(hire, show)
+    sweep = load_sweep(directory)
+    if status == "finished" and plot is not None:
+        draw(sweep, plot, objectives)
+    if as_json:
+        click.echo(json.dumps(sweep.to_dict(figures), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo(sweep.summary(figures))
+    if signals.exit_code is not None and status == "interrupted":
+        click.echo(f"interrupted; what is done is in {directory}, and the same command goes on with it", err=True)
+        return signals.exit_code
+    return _verdict(sweep)
+
+
+def _verdict(sweep: Sweep) -> int:
+    """Exit code of a sweep that came to its end."""
+    deadlocked = sweep.info["counts"].get("deadlocked", 0)
+    if deadlocked:
+        click.echo(f"warning: {deadlocked:,} runs ended deadlocked", err=True)
+    without = len(sweep.failures())
+    if without:
+        click.echo(f"error: {without:,} of {sweep.table.num_rows:,} runs have no figures", err=True)
+    return EXIT_UNFINISHED if without else EXIT_FINE
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[Standing], None] | None]:
+    """A bar over all runs while the block runs; None if stderr is no terminal or `quiet` is set."""
+    stream = sys.stderr
+    if quiet or not stream.isatty() or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (BarColumn(bar_width=None), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}"))
+    console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")) or None)
+    with Progress(*columns, console=console, transient=True, auto_refresh=False, expand=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def show(standing: Standing) -> None:
+            text = f"{standing.done:,} of {standing.run_count:,} runs, {standing.running:,} at work"
+            text += f", {standing.without_figures:,} without figures" if standing.without_figures else ""
+            left = standing.seconds_left
+            text += f", {duration_text(left)} left" if left is not None else ""
+            bar.update(task, completed=standing.done / standing.run_count, description=text)
+            bar.refresh()
+
+        yield show

@@ -1,0 +1,102 @@
+"""Sweeps: one scenario at many points of its parameters, with many seeds, on many processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fabemu.errors import InputError
+from fabemu.sweeps.execute import RETRIES, Execution, Standing, Workers
+from fabemu.sweeps.parameter import parameters_of
+from fabemu.sweeps.points import plan_sweep
+from fabemu.sweeps.result import Sweep, load_sweep
+from fabemu.sweeps.store import default_directory
+
+__all__ = ["Standing", "Sweep", "hiring", "load_sweep", "sweep"]
+
+
+def sweep(
+    scenario: str | os.PathLike[str] | Mapping[str, Any],
+    settings: Mapping[str, Any],
+    output: str | Path | None = None,
+    *,
+    seeds: int | Sequence[int] = 1,
+    design: str = "grid",
+    points: int | None = None,
+    design_seed: int = 1,
+    jobs: int | None = None,
+    dask: str | None = None,
+    retries: int = RETRIES,
+    force: bool = False,
+    keep: bool = False,
+    progress: Callable[[Standing], None] | None = None,
+) -> Sweep:
+    """Run a scenario at many points; the same call goes on with a sweep that was interrupted.
+
+    Parameters
+    ----------
+    scenario
+        A file, or a mapping with the keys of the file.
+    settings
+        By key path: a list of the values to try, a text such as ``"100KiB..400KiB"`` for a range, or one value.
+    output
+        Directory of the sweep; ``<scenario name>.sweep`` if not given.
+    seeds
+        How many, from the scenario's own seed on; or which.
+    design
+        ``"grid"``: all combinations; ``"list"``: the first values of all, the second of all, ...; ``"random"`` and
+        ``"lhs"`` (Latin hypercube): as many as `points` says.
+    points, design_seed
+        Of the designs that draw.
+    jobs
+        Processes of this machine; as many as there are cores if not given.
+    dask
+        Address of the scheduler of a Dask cluster to use instead.
+    retries
+        Times that a run is tried again when its worker died or the machine failed it.
+    force
+        Replace the sweep that `output` holds.
+    keep
+        Keep the run directory of every run, in ``runs``.
+    progress
+        Called several times a second.
+
+    Raises
+    ------
+    InputError, ScenarioError
+        If the parameters do not go together, or no point is valid: an unknown key, for example.
+    OutputError
+        If `output` holds anything else.
+    MachineError
+        If no worker can be had, or the directory cannot be written.
+    """
+    common, parameters = parameters_of(settings)
+    plan = plan_sweep(scenario, common, parameters, seeds=seeds, design=design, points=points, design_seed=design_seed)
+    path = Path(output) if output is not None else default_directory(plan.name)
+    hire = hiring(jobs=jobs, dask=dask)
+    Execution(plan, path, retries=retries, force=force, keep=keep).run(hire, progress)
+    return load_sweep(path)
+
+
+def hiring(*, jobs: int | None = None, dask: str | None = None) -> Callable[[int], Workers]:
+    """What gives `Execution.run` its workers: those of a Dask cluster, or processes of this machine.
+
+    Raises
+    ------
+    InputError
+        If the number of jobs is below 1, or the address is none. The function returned raises MachineError if the
+        cluster does not answer, or cannot do the work.
+    """
+    from fabemu.sweeps.local import LocalWorkers, check_jobs
+
+    count = check_jobs(jobs)
+    if dask is None:
+        return lambda left: LocalWorkers(min(count, left))
+    if jobs is not None:
+        raise InputError("jobs are processes of this machine: a Dask cluster has workers of its own")
+    from fabemu.sweeps.cluster import DaskWorkers, check_address
+
+    address = check_address(dask)
+    return lambda _: DaskWorkers(address)

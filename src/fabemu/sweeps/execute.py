@@ -1,0 +1,235 @@
+"""Carries out a sweep: gives runs to workers, tries again what failed by accident, records every outcome once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow.parquet as pq
+
+from fabemu.errors import InputError
+from fabemu.simulate import version
+from fabemu.sweeps.points import SweepPlan
+from fabemu.sweeps.store import COSTS, PART_ROWS, RESULTS, RUNS, open_directory, part_path, write_whole
+from fabemu.sweeps.table import ResultTables
+from fabemu.sweeps.task import AGAIN, HAS_FIGURES, Outcome, Task
+
+RETRIES = 2
+"""Times that a run is tried again unless told otherwise."""
+
+_WAIT_SECONDS = 0.2
+_WRITE_SECONDS = 5.0  # parts that are not complete are brought up to date this often
+
+
+class Workers(Protocol):
+    """Who does the runs."""
+
+    slots: int  # tasks that they want at a time
+
+    @property
+    def name(self) -> str:
+        """For the user: what does the work."""
+
+    def submit(self, task: Task) -> None:
+        """Give them a task."""
+
+    def wait(self, seconds: float) -> list[Outcome]:
+        """What has been done meanwhile, waiting if need be."""
+
+    def close(self) -> None:
+        """End, or give up, everything that is still being done."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a sweep stands."""
+
+    run_count: int
+    done: int  # runs with an outcome
+    earlier: int  # of these, done in an earlier session
+    without_figures: int  # invalid, failed or at fault
+    running: int
+    wall_seconds: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Guess of the time that is left; None while there is nothing to guess from."""
+        done = self.done - self.earlier
+        return self.wall_seconds * (self.run_count - self.done) / done if done > 0 else None
+
+
+class Execution:
+    """One session of work on a sweep.
+
+    Parameters
+    ----------
+    plan
+        The sweep.
+    path
+        Its directory; see `fabemu.sweeps.store.open_directory` for this and `force`.
+    retries
+        Times that a run is tried again when its worker died or the machine failed it.
+    keep
+        Keep the run directory of every run.
+    """
+
+    def __init__(
+        self, plan: SweepPlan, path: Path, *, retries: int = RETRIES, force: bool = False, keep: bool = False
+    ) -> None:
+        """Open the directory; runs that are in it already will not be done again."""
+        if retries < 0:
+            raise InputError(f"{retries} retries: give 0 or more")
+        self.plan = plan
+        self.path = path
+        self._retries = retries
+        self._runs = path / RUNS if keep else None
+        self._stop_signal: str | None = None
+        self._tables = ResultTables(plan)
+        info = {"digest": plan.digest, "version": version(), "definition": plan.definition()}
+        self._store = open_directory(path, info, force=force)
+        self.earlier = len(self._store.done)
+        self._without_figures = sum(outcome.status not in HAS_FIGURES for outcome in self._store.done.values())
+        self._changed: set[int] = {0, *(index // PART_ROWS for index in self._store.done)}
+
+    @property
+    def left(self) -> int:
+        """Runs without an outcome."""
+        return self.plan.run_count - len(self._store.done)
+
+    @property
+    def left_to_workers(self) -> int:
+        """Runs that workers have to do: those left, at points that are valid."""
+        seeds = len(self.plan.seeds)
+        points = self.plan.points
+        done = sum(points[index // seeds].scenario is not None for index in self._store.done)
+        return seeds * sum(point.scenario is not None for point in points) - done
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Ask for an early end; callable from a signal handler or another thread."""
+        self._stop_signal = reason
+
+    def run(self, hire: Callable[[int], Workers], progress: Callable[[Standing], None] | None = None) -> str:
+        """Do what is left.
+
+        Parameters
+        ----------
+        hire
+            Gives the workers for so many runs; not called if nothing is left for them. They are closed at the end.
+        progress
+            Called several times a second.
+
+        Returns
+        -------
+        str
+            The status: ``finished``, or ``interrupted`` after `stop`.
+
+        Raises
+        ------
+        MachineError
+            No worker can be had any more, or the directory cannot be written. The same sweep can go on later.
+        """
+        status = "interrupted"
+        workers: Workers | None = None
+        try:
+            self._record_invalid()
+            if self.left_to_workers:
+                workers = hire(self.left_to_workers)
+                self._work(workers, progress)
+            status = "finished" if not self.left else "interrupted"
+        finally:
+            if workers is not None:
+                workers.close()
+            self._write_parts()
+            self._store.write_info(status, counts=self._counts())
+            self._store.close()
+        return status
+
+    def _work(self, workers: Workers, progress: Callable[[Standing], None] | None) -> None:
+        done = self._store.done
+        waiting = deque(index for index in range(self.plan.run_count) if index not in done)
+        running: set[int] = set()
+        attempts: Counter[int] = Counter()
+        begun = written = time.monotonic()
+        while (waiting or running) and self._stop_signal is None:
+            while waiting and len(running) < workers.slots:
+                index = waiting.popleft()
+                attempts[index] += 1
+                running.add(index)
+                workers.submit(task_of(self.plan, index, self._runs))
+            for outcome in workers.wait(_WAIT_SECONDS):
+                if outcome.index not in running:
+                    continue  # a worker that was given up has answered after all
+                running.discard(outcome.index)
+                if outcome.status in AGAIN and attempts[outcome.index] <= self._retries:
+                    waiting.append(outcome.index)
+                    continue
+                self._record(replace(outcome, attempts=attempts[outcome.index]))
+            now = time.monotonic()
+            if now - written >= _WRITE_SECONDS:
+                written = now
+                self._write_parts()
+            if progress is not None:
+                progress(self._standing(len(running), now - begun))
+
+    def _record_invalid(self) -> None:
+        seeds = len(self.plan.seeds)
+        for point in self.plan.points:
+            if point.scenario is None:
+                for index in range(point.index * seeds, (point.index + 1) * seeds):
+                    if index not in self._store.done:
+                        self._record(Outcome(index, "invalid", error=point.error, attempts=0))
+
+    def _record(self, outcome: Outcome) -> None:
+        self._store.add(outcome)
+        self._changed.add(outcome.index // PART_ROWS)
+        self._without_figures += outcome.status not in HAS_FIGURES
+
+    def _write_parts(self) -> None:
+        """Bring the parts up to date in which something has changed."""
+        done = self._store.done
+        for part in sorted(self._changed):
+            indices = range(part * PART_ROWS, min((part + 1) * PART_ROWS, self.plan.run_count))
+            outcomes = [done[index] for index in indices if index in done]
+            for folder, table in ((RESULTS, self._tables.results(outcomes)), (COSTS, self._tables.costs(outcomes))):
+                write_whole(
+                    part_path(self.path, folder, part),
+                    lambda draft, table=table: pq.write_table(table, draft, compression="zstd"),
+                )
+        self._changed.clear()
+
+    def _counts(self) -> dict[str, int]:
+        counts = Counter(outcome.status for outcome in self._store.done.values())
+        return {"runs": self.plan.run_count, "done": len(self._store.done), **dict(sorted(counts.items()))}
+
+    def _standing(self, running: int, wall_seconds: float) -> Standing:
+        return Standing(
+            run_count=self.plan.run_count,
+            done=len(self._store.done),
+            earlier=self.earlier,
+            without_figures=self._without_figures,
+            running=running,
+            wall_seconds=wall_seconds,
+        )
+
+
+def task_of(plan: SweepPlan, index: int, runs: Path | None = None) -> Task:
+    """One run of a sweep.
+
+    Parameters
+    ----------
+    plan
+        The sweep.
+    index
+        Number of the run: point * seeds + number of the seed. The point is valid.
+    runs
+        Where run directories are kept; None if they are not.
+    """
+    point, seed = plan.points[index // len(plan.seeds)], plan.seeds[index % len(plan.seeds)]
+    assert point.scenario is not None
+    output = None if runs is None else os.path.abspath(runs / f"point-{point.index:05d}-seed-{seed}")
+    return Task(index, point.index, seed, point.scenario, os.fspath(plan.base_dir), output)

@@ -1,0 +1,181 @@
+"""Workers on this machine: one process each, replaced when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+import fabemu
+from fabemu.errors import InputError, MachineError
+from fabemu.sweeps.task import Outcome, Task
+from fabemu.sweeps.worker import READY, receive, send
+
+_JOBS_MAX = 1024
+_FRUITLESS = 3  # workers in a row that may die before they are ready
+
+
+def check_jobs(jobs: int | None) -> int:
+    """Processes to use: as asked for, or one for each core that this process may use.
+
+    Raises
+    ------
+    InputError
+        If it is below 1 or absurd.
+    """
+    if jobs is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not 1 <= jobs <= _JOBS_MAX:
+        raise InputError(f"{jobs} jobs: give 1 to {_JOBS_MAX:,} processes")
+    return jobs
+
+
+class LocalWorkers:
+    """Up to `jobs` worker processes of this machine."""
+
+    def __init__(self, jobs: int) -> None:
+        """Start nothing yet: a worker is started when there is a task for it."""
+        self.slots = jobs
+        self._scratch = tempfile.TemporaryDirectory(prefix="fabemu-sweep-", ignore_cleanup_errors=True)
+        self._selector = selectors.DefaultSelector()
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._stillborn = 0  # in a row
+
+    @property
+    def name(self) -> str:
+        """For the user: what does the work."""
+        return f"{self.slots} process{'es' if self.slots != 1 else ''}"
+
+    def submit(self, task: Task) -> None:
+        """Give a task to a worker; at most `slots` at a time."""
+        worker = self._idle.pop() if self._idle else self._start()
+        self._busy.add(worker)
+        worker.task = task
+        # A worker that is dying cannot take it; its end will be seen, and the task handed back.
+        with contextlib.suppress(OSError):
+            send(worker.tasks, task)
+
+    def wait(self, seconds: float) -> list[Outcome]:
+        """What has been done meanwhile, waiting if need be.
+
+        Raises
+        ------
+        MachineError
+            If no worker can be started.
+        """
+        outcomes = []
+        for ready, _ in self._selector.select(seconds):
+            worker: _Worker = ready.data
+            try:
+                outcome = receive(worker.answers)
+                if outcome == READY:
+                    worker.is_ready = True
+                    self._stillborn = 0
+                    continue
+                self._idle.append(worker)
+            except (EOFError, OSError):
+                outcome = self._buried(worker)
+            self._busy.discard(worker)
+            worker.task = None
+            if outcome is not None:
+                outcomes.append(outcome)
+        return outcomes
+
+    def close(self) -> None:
+        """End all workers, whatever they are doing."""
+        for worker in [*self._idle, *self._busy]:
+            worker.kill()
+        self._idle.clear()
+        self._busy.clear()
+        self._selector.close()
+        self._scratch.cleanup()
+
+    def _start(self) -> _Worker:
+        worker = _Worker(self._scratch.name)
+        self._selector.register(worker.answers, selectors.EVENT_READ, worker)
+        return worker
+
+    def _buried(self, worker: _Worker) -> Outcome | None:
+        """What a worker that died leaves; None if it had no task."""
+        self._selector.unregister(worker.answers)
+        if worker in self._idle:
+            self._idle.remove(worker)
+        text = worker.bury()
+        if worker.task is None:
+            return None
+        self._stillborn += not worker.is_ready
+        if self._stillborn >= _FRUITLESS:
+            raise MachineError(f"no worker process can be started: {text}")
+        return Outcome(worker.task.index, "failed", error=f"the worker process died: {text}")
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, scratch: str) -> None:
+        self.task: Task | None = None
+        self.is_ready = False
+        self._talk: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed when the worker is buried
+        try:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                [sys.executable, "-m", "fabemu.sweeps.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._talk,
+                bufsize=0,  # what is read ahead of a message would not be seen to be there
+                env=_environment(scratch),
+                start_new_session=True,  # Ctrl-C is for the one who sends the tasks
+            )
+        except OSError as error:
+            self._talk.close()
+            raise MachineError(f"cannot start a worker process: {error.strerror or error}") from error
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self.tasks, self.answers = io.BufferedWriter(self._process.stdin), self._process.stdout  # type: ignore[type-var]
+
+    def kill(self) -> None:
+        """End it."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def bury(self) -> str:
+        """Say how it ended by itself."""
+        try:
+            code = self._process.wait(5)  # its pipe is closed: it has ended, or is about to
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return "it stopped answering"
+        self._talk.seek(0)
+        lines = self._talk.read().decode(errors="replace").strip().splitlines()
+        self._close()
+        ended = f"exit code {code}" if code >= 0 else f"killed by {_signal_name(-code)}"
+        return f"{ended}; it said: {lines[-1].strip()}" if lines else ended
+
+    def _close(self) -> None:
+        for pipe in (self.tasks, self.answers):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._talk.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """The same fabemu for workers, one thread each, and a place for files that goes away with the workers."""
+    paths = [str(Path(fabemu.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    return {**os.environ, **one, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "TMPDIR": scratch}

@@ -1,0 +1,228 @@
+"""The directory of a sweep: what it is, which runs are done, and their results as one Parquet dataset.
+
+``journal.jsonl`` gets a line as soon as a run is done, before anything else is told of it; what is in there survives
+anything. ``results`` and ``costs`` are made from it, part by part, each put in place whole. Parts are cut by the number
+of the run alone, so that the same results are the same bytes whoever did the runs, in whatever order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from fabemu.errors import InputError, MachineError, OutputError
+from fabemu.sweeps.task import AGAIN, Outcome
+
+FORMAT_VERSION = 1
+"""Version of the directory; grows when something in it changes its meaning or goes away."""
+
+SWEEP_FILE, JOURNAL, RESULTS, COSTS, RUNS = "sweep.json", "journal.jsonl", "results", "costs", "runs"
+PART_ROWS = 1000
+"""Runs in one part of the results."""
+
+_MARK = "fabemu_sweep"  # key in sweep.json that says what the directory is
+
+
+def default_directory(name: str) -> Path:
+    """Where a sweep goes unless told otherwise: ``<scenario name>.sweep`` in the current directory."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
+    return Path(f"{safe or 'scenario'}.sweep")
+
+
+class SweepDirectory:
+    """The directory of one sweep that this process writes."""
+
+    def __init__(self, path: Path, info: Mapping[str, Any], journal: IO[bytes], done: dict[int, Outcome]) -> None:
+        """Take what `open_directory` has made or found."""
+        self.path = path
+        self.done = done  # outcomes by index of the run, those that failed in an earlier session left out
+        self._info = dict(info)
+        self._journal = journal
+
+    def add(self, outcome: Outcome) -> None:
+        """Record an outcome, once and for all.
+
+        Raises
+        ------
+        MachineError
+            If it cannot be written.
+        """
+        line = json.dumps(outcome.to_dict(), ensure_ascii=False) + "\n"
+        try:
+            self._journal.write(line.encode())
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+        except OSError as error:
+            raise MachineError(f"cannot write {self.path / JOURNAL}: {error.strerror or error}") from error
+        self.done[outcome.index] = outcome
+
+    def write_info(self, status: str, **more: Any) -> None:
+        """Replace ``sweep.json``; readers see the old or the new one, never a part."""
+        self._info |= {"status": status, **more}
+        text = json.dumps(self._info, indent=2, ensure_ascii=False) + "\n"
+        write_whole(self.path / SWEEP_FILE, lambda draft: draft.write_text(text, encoding="utf-8"))
+
+    def close(self) -> None:
+        """Let another process go on with this sweep."""
+        self._journal.close()
+
+
+def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) -> SweepDirectory:
+    """Make the directory of a sweep, or go on with the same one.
+
+    Parameters
+    ----------
+    path
+        To be made, with its parents; an empty directory; or the directory of a sweep with the same ``digest``.
+    info
+        First content of ``sweep.json``; its ``digest`` says which sweep it is.
+    force
+        Begin anew, whatever sweep the directory holds. Only files of a sweep are removed.
+
+    Raises
+    ------
+    OutputError
+        The path holds another sweep, anything else, cannot be written, or another process is writing it.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        is_old = any(path.iterdir())
+        found = _read(path) if is_old else None
+        if is_old and found is None:
+            raise OutputError(
+                f"{path}: is not empty and not a sweep of fabemu, so it is left alone; choose another with --out"
+            )
+        if found is not None and not force and found.get("digest") != info["digest"]:
+            raise OutputError(
+                f"{path}: holds another sweep ({_difference(found, info)}); "
+                "replace it with --force, or choose another with --out"
+            )
+        if found is None:
+            # The mark comes first: a directory with anything else but no mark is not ours.
+            write_whole(path / SWEEP_FILE, lambda draft: draft.write_text(json.dumps({_MARK: 0}), encoding="utf-8"))
+        journal = open(path / JOURNAL, "a+b")  # noqa: SIM115, closed by SweepDirectory.close
+        _lock(journal, path)
+        if force:
+            journal.truncate(0)
+            for folder in (RESULTS, COSTS, RUNS):
+                if (path / folder).is_dir():
+                    shutil.rmtree(path / folder)
+        for folder in (RESULTS, COSTS):
+            (path / folder).mkdir(exist_ok=True)
+        done = {index: outcome for index, outcome in _outcomes(journal).items() if outcome.status not in AGAIN}
+    except FileExistsError:
+        raise OutputError(f"{path}: is a file, not a directory; choose another with --out") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{path}: the sweep cannot be written: {reason}; choose another with --out") from error
+    directory = SweepDirectory(path, {_MARK: FORMAT_VERSION, **info}, journal, done)
+    directory.write_info("running")
+    return directory
+
+
+def read_sweep_info(path: Path) -> dict[str, Any]:
+    """Content of ``sweep.json``.
+
+    Raises
+    ------
+    InputError
+        If `path` is not the directory of a sweep, or of a newer fabemu.
+    """
+    info = _read(path)
+    if info is None:
+        what = "is not a sweep" if path.exists() else "does not exist"
+        raise InputError(f"{path}: {what}; a sweep is a directory that `fabemu sweep` wrote")
+    if info[_MARK] > FORMAT_VERSION:
+        raise InputError(f"{path}: has format version {info[_MARK]}, this fabemu reads up to {FORMAT_VERSION}")
+    return info
+
+
+def write_whole(target: Path, write: Any) -> None:
+    """Put a file in place whole, or not at all.
+
+    Parameters
+    ----------
+    target
+        The file; replaced if it is there.
+    write
+        Writes the file at the path that it is called with.
+
+    Raises
+    ------
+    MachineError
+        If that fails.
+    """
+    # Datasets leave out names that begin with a dot.
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        write(draft)
+        with open(draft, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def part_path(path: Path, folder: str, part: int) -> Path:
+    """The file of one part of the results, or of the costs."""
+    return path / folder / f"part-{part:05d}.parquet"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        info = json.loads((path / SWEEP_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return info if isinstance(info, dict) and isinstance(info.get(_MARK), int) else None
+
+
+def _lock(journal: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        journal.close()
+        raise OutputError(f"{path}: another process is at work on this sweep") from None
+    except OSError:
+        pass  # a file system without locks
+
+
+def _outcomes(journal: IO[bytes]) -> dict[int, Outcome]:
+    """What earlier sessions have done; a last line that was cut off is removed."""
+    found: dict[int, Outcome] = {}
+    journal.seek(0)
+    whole = 0
+    for line in journal:
+        try:
+            outcome = Outcome(**json.loads(line))
+        except (ValueError, TypeError):
+            break
+        if not line.endswith(b"\n"):
+            break
+        whole += len(line)
+        found[outcome.index] = outcome
+    journal.truncate(whole)
+    journal.seek(0, os.SEEK_END)
+    return found
+
+
+def _difference(found: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+    """What tells two sweeps apart, for the user."""
+    before, now = found.get("definition", {}), info["definition"]
+    if not before:
+        return "it was not begun properly"
+    if found.get("version") != info.get("version"):
+        return f"of fabemu {found.get('version')}"
+    words = {"parameters": "parameters", "common": "settings", "seeds": "seeds", "design": "design", "points": "points"}
+    differing = [word for key, word in words.items() if before.get(key) != now[key]]
+    if differing:
+        return f"with other {' and '.join(differing)}"
+    return "the scenario, a file that it reads, or the seed of the design has changed"

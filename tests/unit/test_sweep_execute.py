@@ -1,0 +1,357 @@
+"""The work on a sweep, with workers that do nothing: what is tried again, recorded, gone on with and refused."""
+
+import json
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+import fabemu
+from fabemu.errors import InputError, MachineError, OutputError
+from fabemu.sweeps.execute import Execution, task_of
+from fabemu.sweeps.figures import FIGURES, check_figure
+from fabemu.sweeps.parameter import parameters_of
+from fabemu.sweeps.points import plan_sweep
+from fabemu.sweeps.store import PART_ROWS
+from fabemu.sweeps.task import Outcome, run_task
+
+SMALL = {
+    "name": "small",
+    "fabric": {"kind": "single-switch", "hosts": 4},
+    "workload": [{"kind": "incast", "receiver": "h0", "senders": ["h1", "h2"], "size": "10KB"}],
+}
+SETTINGS = {
+    "switch.ecn.kmin": ["100KiB", "200KiB", "3MiB"],
+    "switch.ecn.kmax": "2MiB",
+    "switch.pfc.headroom": ["auto", "1MiB"],
+}
+
+
+def outcome_of(task):
+    size = task.scenario.switch.ecn.kmin
+    figures = {"slowdown.p99": size / 1000 + task.seed, "pauses.count": size // 1024, "digest": f"{size}-{task.seed}"}
+    return Outcome(task.index, "finished", figures, cost={"wall_seconds": random.random(), "worker": "x"})
+
+
+class Workers:
+    """Answer in any order; `fail` gives the outcome of the first attempts, or None for the proper one."""
+
+    name = "nobody"
+
+    def __init__(self, slots=3, fail=lambda index, attempt: None, stop_after=None):
+        self.slots, self.fail, self.stop_after = slots, fail, stop_after
+        self.tasks, self.attempts, self.closed, self.most = [], {}, False, 0
+        self.execution = None
+
+    def submit(self, task):
+        self.tasks.append(task)
+        self.attempts[task.index] = self.attempts.get(task.index, 0) + 1
+        self.most = max(self.most, len(self.tasks))
+
+    def wait(self, seconds):
+        random.shuffle(self.tasks)
+        task = self.tasks.pop()
+        if self.stop_after is not None and sum(self.attempts.values()) >= self.stop_after:
+            self.execution.stop("SIGINT")
+        return [self.fail(task.index, self.attempts[task.index]) or outcome_of(task)]
+
+    def close(self):
+        self.closed = True
+
+
+def planned(seeds=4, settings=SETTINGS):
+    return plan_sweep(SMALL, *parameters_of(settings), seeds=seeds)
+
+
+def work(path, workers, seeds=4, settings=SETTINGS, **more):
+    execution = Execution(planned(seeds, settings), path, **more)
+    workers.execution = execution
+    status = execution.run(lambda left: workers)
+    return status, fabemu.load_sweep(path)
+
+
+def parts(path):
+    return {file.name: file.read_bytes() for file in sorted((path / "results").iterdir())}
+
+
+def test_every_run_is_one_row(tmp_path):
+    workers = Workers()
+    status, sweep = work(tmp_path / "s", workers)
+    assert status == sweep.info["status"] == "finished"
+    assert workers.closed and workers.most == 3
+    rows = sweep.table.to_pylist()
+    assert [(row["point"], row["seed"]) for row in rows] == [
+        (point, seed) for point in range(6) for seed in range(1, 5)
+    ]
+    assert rows[0]["switch.ecn.kmin"] == 102_400 and rows[0]["switch.ecn.kmin.text"] == "100KiB"
+    assert rows[0]["switch.pfc.headroom"] is None and rows[0]["switch.pfc.headroom.text"] == "auto"
+    assert rows[4]["switch.pfc.headroom"] == 2**20
+    assert rows[0]["slowdown.p99"] == 103.4 and rows[0]["pauses.count"] == 100 and rows[0]["totals.marks"] is None
+    assert {row["status"] for row in rows[:16]} == {"finished"}
+    assert {row["status"] for row in rows[16:]} == {"invalid"}
+    assert "kmin 3MiB is above kmax 2MiB" in rows[16]["error"]
+    assert sweep.info["counts"] == {"runs": 24, "done": 24, "finished": 16, "invalid": 8}
+    assert sorted(workers.attempts) == list(range(16)), "invalid points are never run"
+    assert sweep.table.schema.field("switch.ecn.kmin").metadata[b"unit"] == b"bytes"
+    assert set(FIGURES) < set(sweep.table.column_names)
+
+
+def test_medians_and_failures(tmp_path):
+    fail = lambda index, attempt: Outcome(index, "fault", error="broken") if index == 5 else None  # noqa: E731
+    _, sweep = work(tmp_path / "s", Workers(fail=fail))
+    points = sweep.points(["slowdown.p99"])
+    assert [point.runs for point in points] == [4, 3, 4, 4, 0, 0]
+    assert points[0].medians["slowdown.p99"] == 102.4 + 2.5
+    assert points[0].lows["slowdown.p99"] == 103.4 and points[0].highs["slowdown.p99"] == 106.4
+    assert points[1].medians["slowdown.p99"] == 102.4 + 3
+    assert math.isnan(points[4].medians["slowdown.p99"])
+    text = sweep.summary()
+    assert "6 points x 4 seeds = 24 runs: 1 fault, 15 finished, 8 invalid" in text
+    assert "point 1 (switch.ecn.kmin=100KiB, switch.pfc.headroom=1MiB), seed 2: fault\n    broken" in text
+    assert text.count("kmin 3MiB is above kmax 2MiB") == 2, "once a point"
+    document = json.loads(json.dumps(sweep.to_dict(), allow_nan=False))
+    assert document["points"][4]["medians"]["slowdown.p99"] is None
+    assert document["failures"][0]["seed"] == 2
+
+
+def test_results_are_the_same_whoever_did_them(tmp_path):
+    work(tmp_path / "a", Workers(1), seeds=400)
+    _, sweep = work(tmp_path / "b", Workers(50), seeds=400)
+    assert sweep.table.num_rows == 2400 > 2 * PART_ROWS
+    assert list(parts(tmp_path / "a")) == [f"part-{part:05d}.parquet" for part in range(3)]
+    assert parts(tmp_path / "a") == parts(tmp_path / "b")
+
+
+def test_an_interrupted_sweep_goes_on(tmp_path):
+    work(tmp_path / "whole", Workers())
+    first = Workers(stop_after=7)
+    status, sweep = work(tmp_path / "s", first)
+    assert status == sweep.info["status"] == "interrupted" and first.closed
+    done = {(row["point"], row["seed"]) for row in sweep.table.to_pylist() if row["status"] == "finished"}
+    assert 0 < len(done) < 8
+    second = Workers()
+    status, sweep = work(tmp_path / "s", second)
+    assert status == "finished"
+    assert {(index // 4, 1 + index % 4) for index in second.attempts} == {
+        (point, seed) for point in range(4) for seed in range(1, 5)
+    } - done
+    assert parts(tmp_path / "s") == parts(tmp_path / "whole")
+    third = Workers()
+    work(tmp_path / "s", third)
+    assert not third.attempts and not third.closed, "nobody is hired for nothing"
+
+
+def test_a_sweep_that_is_stopped_at_once_has_an_empty_table(tmp_path):
+    class Slow(Workers):
+        def wait(self, seconds):
+            self.execution.stop("SIGTERM")
+            return []
+
+    status, sweep = work(tmp_path / "s", Slow(), settings={"switch.buffer": ["4MiB", "8MiB"]})
+    assert status == "interrupted" and sweep.table.num_rows == 0
+    assert sweep.points() == [] and sweep.failures() == []
+    assert "2 points x 4 seeds = 8 runs: none done" in sweep.summary()
+    assert sweep.table.schema.field("switch.buffer").metadata[b"unit"] == b"bytes"
+
+
+def test_a_torn_line_of_the_journal_is_left_out(tmp_path):
+    work(tmp_path / "s", Workers())
+    journal = tmp_path / "s" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
+    again = Workers()
+    status, sweep = work(tmp_path / "s", again)
+    assert status == "finished" and len(again.attempts) == 1 and sweep.table.num_rows == 24
+
+
+def test_what_failed_is_tried_again_and_counts_once(tmp_path):
+    def fail(index, attempt):
+        return Outcome(index, "failed", error="the worker process died: killed by SIGKILL") if attempt < 3 else None
+
+    workers = Workers(fail=fail)
+    status, sweep = work(tmp_path / "s", workers)
+    assert status == "finished" and sweep.info["counts"]["finished"] == 16
+    assert set(workers.attempts.values()) == {3}
+    assert sweep.costs.column("attempts").to_pylist() == [3] * 16 + [0] * 8
+    assert sweep.table.num_rows == 24
+
+
+def test_what_fails_for_good_is_reported_and_tried_anew_by_the_next_session(tmp_path):
+    died = lambda index, attempt: Outcome(index, "failed", error="died") if index == 0 else None  # noqa: E731
+    workers = Workers(fail=died)
+    _, sweep = work(tmp_path / "s", workers, retries=1)
+    assert workers.attempts[0] == 2
+    assert [row["error"] for row in sweep.failures() if row["status"] == "failed"] == ["died"]
+    again = Workers()
+    _, sweep = work(tmp_path / "s", again)
+    assert list(again.attempts) == [0] and sweep.info["counts"]["finished"] == 16
+    assert sweep.table.num_rows == 24
+
+
+def test_faults_and_invalid_runs_are_not_tried_again(tmp_path):
+    workers = Workers(fail=lambda index, attempt: Outcome(index, "fault" if index else "invalid", error="no"))
+    work(tmp_path / "s", workers)
+    assert set(workers.attempts.values()) == {1}
+
+
+def test_an_outcome_that_comes_twice_counts_once(tmp_path):
+    class Twice(Workers):
+        def wait(self, seconds):
+            return super().wait(seconds) * 2
+
+    _, sweep = work(tmp_path / "s", Twice())
+    assert sweep.table.num_rows == 24
+    assert len((tmp_path / "s" / "journal.jsonl").read_bytes().splitlines()) == 24
+
+
+def test_workers_that_cannot_go_on_leave_what_is_done(tmp_path):
+    class Lost(Workers):
+        def wait(self, seconds):
+            if sum(self.attempts.values()) > 6:
+                raise MachineError("the scheduler is lost")
+            return super().wait(seconds)
+
+    lost = Lost()
+    with pytest.raises(MachineError, match="the scheduler is lost"):
+        work(tmp_path / "s", lost)
+    assert lost.closed and fabemu.load_sweep(tmp_path / "s").info["status"] == "interrupted"
+    status, sweep = work(tmp_path / "s", Workers())
+    assert status == "finished" and sweep.table.num_rows == 24
+
+
+# The directory.
+
+
+def test_another_sweep_is_not_overwritten(tmp_path):
+    work(tmp_path / "s", Workers())
+    before = parts(tmp_path / "s")
+    for settings, seeds, word in (
+        (SETTINGS, 5, "with other seeds"),
+        ({**SETTINGS, "switch.ecn.kmax": "1MiB"}, 4, "with other settings"),
+        ({**SETTINGS, "switch.pfc.headroom": ["auto", "2MiB"]}, 4, "with other parameters"),
+    ):
+        with pytest.raises(OutputError) as error:
+            work(tmp_path / "s", Workers(), seeds=seeds, settings=settings)
+        assert f"holds another sweep ({word}); replace it with --force, or choose another with --out" in str(
+            error.value
+        )
+    assert parts(tmp_path / "s") == before
+    _, sweep = work(tmp_path / "s", Workers(), seeds=5, force=True)
+    assert sweep.table.num_rows == 30
+
+
+def test_force_begins_the_same_sweep_anew(tmp_path):
+    work(tmp_path / "s", Workers())
+    workers = Workers()
+    work(tmp_path / "s", workers, force=True)
+    assert len(workers.attempts) == 16
+
+
+def test_what_is_no_sweep_is_left_alone(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    for force in (False, True):
+        with pytest.raises(OutputError, match="is not empty and not a sweep of fabemu, so it is left alone"):
+            work(tmp_path / "mine", Workers(), force=force)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
+    with pytest.raises(OutputError, match="is a file, not a directory"):
+        work(tmp_path / "mine" / "thesis.txt", Workers())
+    with pytest.raises(OutputError, match="the sweep cannot be written: Not a directory"):
+        work(tmp_path / "mine" / "thesis.txt" / "s", Workers())
+
+
+def test_two_processes_do_not_write_one_sweep(tmp_path):
+    first = Execution(planned(), tmp_path / "s")
+    with pytest.raises(OutputError, match="another process is at work on this sweep"):
+        Execution(planned(), tmp_path / "s")
+    first.run(lambda left: Workers())
+
+
+def test_no_file_is_ever_half_written(tmp_path, monkeypatch):
+    work(tmp_path / "s", Workers(stop_after=5))
+    before = parts(tmp_path / "s")
+
+    def torn(table, draft, **_):
+        Path(draft).write_bytes(b"PAR1 and then the disk was full")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fabemu.sweeps.execute.pq.write_table", torn)
+    with pytest.raises(MachineError, match=r"cannot write .*part-00000.parquet: No space left on device"):
+        work(tmp_path / "s", Workers())
+    assert parts(tmp_path / "s") == before
+    monkeypatch.undo()
+    again = Workers()
+    _, sweep = work(tmp_path / "s", again)
+    assert sweep.table.num_rows == 24 and not again.attempts, "the journal has it all"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nothing", "does not exist"), ("empty", "is not a sweep; a sweep is a directory that `fabemu sweep` wrote")],
+)
+def test_what_cannot_be_loaded(tmp_path, name, message):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=message):
+        fabemu.load_sweep(tmp_path / name)
+
+
+def test_results_that_are_damaged_are_an_error(tmp_path):
+    work(tmp_path / "s", Workers())
+    (tmp_path / "s" / "results" / "part-00000.parquet").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="cannot be read"):
+        _ = fabemu.load_sweep(tmp_path / "s").table
+
+
+def test_wrong_numbers_are_refused(tmp_path):
+    with pytest.raises(InputError, match="-1 retries: give 0 or more"):
+        Execution(planned(), tmp_path / "s", retries=-1)
+    with pytest.raises(InputError, match="0 jobs: give 1 to"):
+        fabemu.sweep(SMALL, {"switch.buffer": ["4MiB", "8MiB"]}, tmp_path / "s", jobs=0)
+    with pytest.raises(InputError, match=r"there is no figure 'slowdown.p98'; did you mean 'slowdown.p9"):
+        check_figure("slowdown.p98")
+
+
+# One run.
+
+
+def test_a_run_gives_the_figures_that_run_json_has(tmp_path):
+    plan = plan_sweep(SMALL, *parameters_of({"switch.buffer": ["4MiB"]}), seeds=[7])
+    outcome = run_task(task_of(plan, 0, tmp_path))
+    assert outcome.status == "finished" and outcome.cost["wall_seconds"] > 0
+    run = fabemu.load(tmp_path / "point-00000-seed-7")
+    assert run.info["seed"] == 7
+    document = run.summary().to_dict()
+    for name, figure in FIGURES.items():
+        if figure.place:
+            found = document
+            for key in re.findall(r"p99\.9|\w+", figure.place):
+                found = found[int(key) if key.isdecimal() else key]
+            assert outcome.figures[name] == found, name
+    assert outcome.figures["queue_max_bytes"] == max(run.ports.column("queue_max_bytes").to_pylist())
+
+
+def test_what_cannot_be_compiled_is_invalid():
+    plan = plan_sweep(SMALL, *parameters_of({"workload.0.receiver": ["h0", "h9"]}))
+    good, bad = (run_task(task_of(plan, index)) for index in (0, 1))
+    assert good.status == "finished"
+    assert bad.status == "invalid" and "h9" in bad.error and not bad.figures
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MemoryError(), "failed"),
+        (OSError(28, "No space left on device"), "failed"),
+        (fabemu.EngineFault("credit below zero"), "fault"),
+        (ZeroDivisionError("division by zero"), "fault"),
+    ],
+)
+def test_a_machine_that_fails_is_no_fault_of_the_point(monkeypatch, error, status):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr("fabemu.simulate.Simulation.run", broken)
+    outcome = run_task(task_of(plan_sweep(SMALL, *parameters_of({"switch.buffer": ["4MiB"]})), 0))
+    assert outcome.status == status and outcome.error

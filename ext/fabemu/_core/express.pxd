@@ -135,13 +135,15 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
             entry.klass = <int32_t>packet_class(packet)
             classes |= <uint32_t>1 << packet_class(packet)
             bytes += packet.size
+            if not (bound.classes >> packet_class(packet)) & 1:
+                bound.classes |= <uint16_t>(1 << packet_class(packet))
+                express_approach(e, egress_id, <int32_t>packet_class(packet))
             if bound.head < 0:
                 bound.head = count
                 bound.tail = count
                 bound.last_ps = packet.time_ps
                 w.choices[touched[0]] = egress_id - first_port
                 touched[0] += 1
-                express_approach(e, egress_id, <int32_t>packet_class(packet))
             elif bound.last_ps < packet.time_ps or bound.mixed:
                 list[bound.tail].next = count
                 bound.tail = count
@@ -150,6 +152,9 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
                 express_insert(list, bound, count)
             bound.cursor = count
             count += 1
+        if classes:
+            # Where frames that stay are charged.
+            prefetch_write(&e.queues[<int64_t>w.due[index] * e.plan.class_count + ctz(classes)].reserved_used_bytes)
         w.due_end[index] = position
         w.due_bytes[index] = bytes
         w.due_classes[index] = classes
@@ -421,6 +426,7 @@ cdef inline bint express_try(engine_t* e, worker_t* w, int32_t node) noexcept no
         for index in range(touched):
             bound = &w.bound[w.choices[index]]
             bound.head = NONE
+            bound.classes = 0
             bound.mixed = 0
         return False
     for index in range(w.due_count):
@@ -448,6 +454,7 @@ cdef inline bint express_try(engine_t* e, worker_t* w, int32_t node) noexcept no
             express_sort(e, w, local)
         express_serve(e, w, mmu, first_port, first_port + local, bound.head)
         bound.head = NONE
+        bound.classes = 0
     # The packets were read in their rings until now.
     for index in range(w.due_count):
         e.ports[w.due[index]].head = w.due_end[index]

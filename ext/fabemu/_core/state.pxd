@@ -329,7 +329,8 @@ cdef struct bound_t:
     int32_t head                  # first arrival; -1 = none
     int32_t tail
     int32_t cursor                # arrival that was last put into the list
-    int32_t mixed                 # they are not known to be in order
+    uint16_t classes              # that they have
+    uint8_t mixed                 # they are not known to be in order
 
 # What one thread needs; there is one for now.
 cdef struct worker_t:

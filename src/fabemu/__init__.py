@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fabemu.result import Run, load
     from fabemu.scenario import Scenario, load_scenario, scenario_from_dict
     from fabemu.simulate import Simulation, Snapshot, prepare, run
-    from fabemu.sweeps import Sweep, load_sweep, sweep
+    from fabemu.sweeps import Sweep, load_sweep, sweep, tune
 
 __all__ = [
     "EngineFault",
@@ -35,6 +35,7 @@ __all__ = [
     "run",
     "scenario_from_dict",
     "sweep",
+    "tune",
 ]
 
 # Importing the package stays cheap: each name brings in its module when it is first used.
@@ -57,6 +58,7 @@ _HOMES = {
     "run": "simulate",
     "scenario_from_dict": "scenario",
     "sweep": "sweeps",
+    "tune": "sweeps",
 }
 
 

@@ -43,12 +43,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def sweep_command(*arguments):
+def fabemu_command(*arguments):
     done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS, check=False
+        [*COMMAND[:-1], *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert "Traceback" not in done.stderr + done.stdout
     return done
+
+
+def sweep_command(*arguments):
+    return fabemu_command("sweep", *arguments)
 
 
 def parts(path):
@@ -228,6 +232,31 @@ def test_a_sweep_is_not_overwritten_and_a_finished_one_is_shown_again(folder):
     assert parts("small.sweep") == before
     assert sweep_command("small.toml", "--set", "switch.buffer=[4MiB,16MiB]", "--force").returncode == 0
     assert parts("small.sweep") != before
+
+
+def test_tune_finds_the_best_that_keeps_the_limits(folder):
+    pytest.importorskip("optuna")
+    options = (
+        "tune",
+        "small.toml",
+        "--set",
+        "workload.0.size=[1KB,10KB,400KB]",
+        "--set",
+        "switch.pfc.alpha=1/64..2:log",
+    )
+    options += ("--maximize", "fct_ps.max", "--limit", "queue_max_bytes<=1e5", "--trials", "9", "--batch", "3")
+    done = fabemu_command(*options, "-j", "1", "--json")
+    assert done.returncode == 0 and done.stderr.startswith("tuning small: 9 trials for greatest fct_ps.max, queue_max_")
+    document = json.loads(done.stdout)
+    assert document["status"] == "finished" and document["counts"]["finished"] == 9
+    kept = [point for point in document["points"] if point["highs"]["queue_max_bytes"] <= 1e5]
+    best = max(kept, key=lambda point: point["medians"]["fct_ps.max"])
+    assert document["best"]["point"] == best["point"] and best["settings"]["workload.0.size"] == "10KB"
+    again = fabemu_command(*options)
+    assert "best\n  --set workload.0.size=10KB\n  --set switch.pfc.alpha=" in again.stdout
+    none = fabemu_command(*options, "--limit", "messages.done=0", "--out", "none")
+    assert none.returncode == 1
+    assert none.stderr.splitlines()[-1] == "error: no point keeps all limits with every seed"
 
 
 def test_the_page_lists_every_figure():

@@ -27,6 +27,7 @@ _COMMANDS = {
     "run": ("fabemu.cli.run:command", "Simulate a scenario and write its traces."),
     "schema": ("fabemu.cli.schema:command", "Print the JSON schema of scenario files, for editors."),
     "sweep": ("fabemu.cli.sweep:command", "Simulate a scenario at many points of its parameters."),
+    "tune": ("fabemu.cli.tune:command", "Let an optimiser look for the best parameters of a scenario."),
 }
 
 

@@ -24,7 +24,7 @@ _DESIGNS = ("grid", "list", "random", "lhs")  # those of sweeps.design, without 
 _RETRIES = 2
 
 
-def _seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
+def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
     """A count such as 20, or a list such as 1,5,9."""
     match = re.fullmatch(r"\s*(\[?)\s*(\d+(?:\s*,\s*\d+)*)\s*(,?)\s*(\]?)\s*", text)
     if match is None or bool(match[1]) != bool(match[4]):
@@ -47,7 +47,7 @@ def _seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
     "--seeds",
     default="1",
     show_default=True,
-    callback=_seeds,
+    callback=read_seeds,
     metavar="N|LIST",
     help="Seeds of every point: how many, from the scenario's on, or which, such as 1,5,9.",
 )
@@ -149,7 +149,7 @@ def command(
             earlier = f", {execution.earlier:,} of them done before" if execution.earlier else ""
             click.echo(f"sweeping {plan.name}: {plan.size_text}{earlier}", err=True)
         signals.stop_with(execution.stop)
-        with _progress(quiet=quiet) as show:
+        with progress(quiet=quiet) as show:
             status = execution.run(hire, show)
     sweep = load_sweep(directory)
     if status == "finished" and plot is not None:
@@ -176,7 +176,7 @@ def _verdict(sweep: Sweep) -> int:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[Standing], None] | None]:
+def progress(*, quiet: bool) -> Iterator[Callable[[Standing], None] | None]:
     """A bar over all runs while the block runs; None if stderr is no terminal or `quiet` is set."""
     stream = sys.stderr
     if quiet or not stream.isatty() or os.environ.get("TERM") == "dumb":

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabemu.errors import InputError
 from fabemu.sweeps.execute import RETRIES, Execution, Standing, Workers
 from fabemu.sweeps.parameter import parameters_of
-from fabemu.sweeps.points import plan_sweep
+from fabemu.sweeps.points import ScenarioSource, plan_sweep
 from fabemu.sweeps.result import Sweep, load_sweep
 from fabemu.sweeps.store import default_directory
 
-__all__ = ["Standing", "Sweep", "hiring", "load_sweep", "sweep"]
+if TYPE_CHECKING:
+    from fabemu.sweeps.study import Study
+
+__all__ = ["Standing", "Sweep", "hiring", "load_sweep", "study_execution", "sweep", "tune"]
 
 
 def sweep(
-    scenario: str | os.PathLike[str] | Mapping[str, Any],
+    scenario: ScenarioSource,
     settings: Mapping[str, Any],
     output: str | Path | None = None,
     *,
@@ -78,6 +80,70 @@ def sweep(
     hire = hiring(jobs=jobs, dask=dask)
     Execution(plan, path, retries=retries, force=force, keep=keep).run(hire, progress)
     return load_sweep(path)
+
+
+def tune(
+    scenario: ScenarioSource,
+    settings: Mapping[str, Any],
+    output: str | Path | None = None,
+    *,
+    minimize: str | None = None,
+    maximize: str | None = None,
+    limits: Sequence[str] = (),
+    trials: int = 50,
+    batch: int = 8,
+    seeds: int | Sequence[int] = 1,
+    sampler_seed: int = 1,
+    jobs: int | None = None,
+    dask: str | None = None,
+    retries: int = RETRIES,
+    force: bool = False,
+    keep: bool = False,
+    progress: Callable[[Standing], None] | None = None,
+) -> Sweep:
+    """Let an optimiser look for the best point; the same call goes on with a study that was interrupted.
+
+    Parameters
+    ----------
+    scenario, settings, output, seeds, jobs, dask, retries, force, keep, progress
+        As for `sweep`, but that `output` is ``<scenario name>.tune`` if not given.
+    minimize, maximize
+        The figure whose median over the seeds is to be least or greatest; one of them.
+    limits
+        What must hold for every seed, such as ``"pauses.count=0"`` or ``"queue_max_bytes<=2e6"``, in base units.
+    trials
+        Points in all. A study that has come to its end goes on if it is given more.
+    batch
+        Points that are chosen at a time, before the outcomes of any of them are known.
+    sampler_seed
+        Of the optimiser.
+
+    Returns
+    -------
+    Sweep
+        All points; ``best()`` gives the best.
+
+    Raises
+    ------
+    InputError, ScenarioError, OutputError, MachineError
+        As `sweep`; or if Optuna is not installed.
+    """
+    from fabemu.sweeps.study import Study, read_aim
+
+    common, parameters = parameters_of(settings)
+    aim = read_aim(minimize, maximize, limits)
+    hire = hiring(jobs=jobs, dask=dask)
+    study = Study(scenario, common, parameters, aim, trials=trials, batch=batch, seeds=seeds, sampler_seed=sampler_seed)
+    path = Path(output) if output is not None else default_directory(study.plan.name, "tune")
+    execution = study_execution(study, path, retries=retries, force=force, keep=keep)
+    execution.run(hire, progress, lambda: study.more(execution.outcomes))
+    return load_sweep(path)
+
+
+def study_execution(study: Study, path: Path, *, retries: int, force: bool, keep: bool) -> Execution:
+    """The work on a study."""
+    about = {"tune": {**study.aim.to_dict(), "trials": study.trials}}
+    return Execution(study.plan, path, retries=retries, force=force, keep=keep, total=study.run_count, about=about)
 
 
 def hiring(*, jobs: int | None = None, dask: str | None = None) -> Callable[[int], Workers]:

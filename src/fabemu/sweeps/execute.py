@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
 from fabemu.errors import InputError
 from fabemu.simulate import version
-from fabemu.sweeps.points import SweepPlan
+from fabemu.sweeps.points import Point, SweepPlan
 from fabemu.sweeps.store import COSTS, PART_ROWS, RESULTS, RUNS, open_directory, part_path, write_whole
 from fabemu.sweeps.table import ResultTables
 from fabemu.sweeps.task import AGAIN, HAS_FIGURES, Outcome, Task
@@ -76,10 +76,22 @@ class Execution:
         Times that a run is tried again when its worker died or the machine failed it.
     keep
         Keep the run directory of every run.
+    total
+        Runs that there will be, if `run` is to be given more points.
+    about
+        What else ``sweep.json`` is to say.
     """
 
     def __init__(
-        self, plan: SweepPlan, path: Path, *, retries: int = RETRIES, force: bool = False, keep: bool = False
+        self,
+        plan: SweepPlan,
+        path: Path,
+        *,
+        retries: int = RETRIES,
+        force: bool = False,
+        keep: bool = False,
+        total: int = 0,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         """Open the directory; runs that are in it already will not be done again."""
         if retries < 0:
@@ -89,31 +101,31 @@ class Execution:
         self._retries = retries
         self._runs = path / RUNS if keep else None
         self._stop_signal: str | None = None
+        self._total = total
         self._tables = ResultTables(plan)
-        info = {"digest": plan.digest, "version": version(), "definition": plan.definition()}
+        info = {"digest": plan.digest, "version": version(), "definition": plan.definition(), **(about or {})}
         self._store = open_directory(path, info, force=force)
         self.earlier = len(self._store.done)
         self._without_figures = sum(outcome.status not in HAS_FIGURES for outcome in self._store.done.values())
         self._changed: set[int] = {0, *(index // PART_ROWS for index in self._store.done)}
+        self._attempts: Counter[int] = Counter()
+        self._begun = self._written = time.monotonic()
 
     @property
-    def left(self) -> int:
-        """Runs without an outcome."""
-        return self.plan.run_count - len(self._store.done)
-
-    @property
-    def left_to_workers(self) -> int:
-        """Runs that workers have to do: those left, at points that are valid."""
-        seeds = len(self.plan.seeds)
-        points = self.plan.points
-        done = sum(points[index // seeds].scenario is not None for index in self._store.done)
-        return seeds * sum(point.scenario is not None for point in points) - done
+    def outcomes(self) -> dict[int, Outcome]:
+        """What is known, by number of the run: point * seeds + number of the seed."""
+        return self._store.done
 
     def stop(self, reason: str = "stopped") -> None:
         """Ask for an early end; callable from a signal handler or another thread."""
         self._stop_signal = reason
 
-    def run(self, hire: Callable[[int], Workers], progress: Callable[[Standing], None] | None = None) -> str:
+    def run(
+        self,
+        hire: Callable[[int], Workers],
+        progress: Callable[[Standing], None] | None = None,
+        more: Callable[[], Sequence[Point]] = tuple,
+    ) -> str:
         """Do what is left.
 
         Parameters
@@ -122,6 +134,8 @@ class Execution:
             Gives the workers for so many runs; not called if nothing is left for them. They are closed at the end.
         progress
             Called several times a second.
+        more
+            Gives further points when all are done; none when it is enough.
 
         Returns
         -------
@@ -136,25 +150,54 @@ class Execution:
         status = "interrupted"
         workers: Workers | None = None
         try:
-            self._record_invalid()
-            if self.left_to_workers:
-                workers = hire(self.left_to_workers)
-                self._work(workers, progress)
-            status = "finished" if not self.left else "interrupted"
+            while True:
+                waiting = self._waiting()
+                if waiting:
+                    workers = workers or hire(max(len(waiting), self._total - self.plan.run_count))
+                    self._work(workers, waiting, progress)
+                if self._stop_signal is not None and self._waiting():
+                    break
+                further = more()
+                if not further:
+                    status = "finished"
+                    break
+                self._extend(further)
         finally:
             if workers is not None:
                 workers.close()
             self._write_parts()
-            self._store.write_info(status, counts=self._counts())
+            self._store.write_info(status, counts=self._counts(), definition=self.plan.definition())
             self._store.close()
         return status
 
-    def _work(self, workers: Workers, progress: Callable[[Standing], None] | None) -> None:
-        done = self._store.done
-        waiting = deque(index for index in range(self.plan.run_count) if index not in done)
+    def _extend(self, points: Sequence[Point]) -> None:
+        first = self.plan.run_count
+        self.plan = replace(self.plan, points=(*self.plan.points, *points))
+        self._tables = ResultTables(self.plan)
+        self._changed |= {index // PART_ROWS for index in range(first, self.plan.run_count)}
+
+    def _waiting(self) -> deque[int]:
+        """Runs for workers. Those of invalid points are recorded as such."""
+        done, seeds = self._store.done, len(self.plan.seeds)
+        waiting: deque[int] = deque()
+        for point in self.plan.points:
+            settings = point.settings(self.plan.parameters)
+            for index in range(point.index * seeds, (point.index + 1) * seeds):
+                if index in done and done[index].settings != settings:
+                    # Points that depend on outcomes are others than before.
+                    self._without_figures -= done.pop(index).status not in HAS_FIGURES
+                    self._changed.add(index // PART_ROWS)
+                if index in done:
+                    continue
+                if point.scenario is None:
+                    self._record(Outcome(index, "invalid", error=point.error, attempts=0))
+                else:
+                    waiting.append(index)
+        return waiting
+
+    def _work(self, workers: Workers, waiting: deque[int], progress: Callable[[Standing], None] | None) -> None:
         running: set[int] = set()
-        attempts: Counter[int] = Counter()
-        begun = written = time.monotonic()
+        attempts = self._attempts
         while (waiting or running) and self._stop_signal is None:
             while waiting and len(running) < workers.slots:
                 index = waiting.popleft()
@@ -170,32 +213,25 @@ class Execution:
                     continue
                 self._record(replace(outcome, attempts=attempts[outcome.index]))
             now = time.monotonic()
-            if now - written >= _WRITE_SECONDS:
-                written = now
+            if now - self._written >= _WRITE_SECONDS:
+                self._written = now
                 self._write_parts()
             if progress is not None:
-                progress(self._standing(len(running), now - begun))
-
-    def _record_invalid(self) -> None:
-        seeds = len(self.plan.seeds)
-        for point in self.plan.points:
-            if point.scenario is None:
-                for index in range(point.index * seeds, (point.index + 1) * seeds):
-                    if index not in self._store.done:
-                        self._record(Outcome(index, "invalid", error=point.error, attempts=0))
+                progress(self._standing(len(running), now - self._begun))
 
     def _record(self, outcome: Outcome) -> None:
-        self._store.add(outcome)
+        point = self.plan.points[outcome.index // len(self.plan.seeds)]
+        self._store.add(replace(outcome, settings=point.settings(self.plan.parameters)))
         self._changed.add(outcome.index // PART_ROWS)
         self._without_figures += outcome.status not in HAS_FIGURES
 
     def _write_parts(self) -> None:
         """Bring the parts up to date in which something has changed."""
-        done = self._store.done
+        done, tables = self._store.done, self._tables
         for part in sorted(self._changed):
             indices = range(part * PART_ROWS, min((part + 1) * PART_ROWS, self.plan.run_count))
             outcomes = [done[index] for index in indices if index in done]
-            for folder, table in ((RESULTS, self._tables.results(outcomes)), (COSTS, self._tables.costs(outcomes))):
+            for folder, table in ((RESULTS, tables.results(outcomes)), (COSTS, tables.costs(outcomes))):
                 write_whole(
                     part_path(self.path, folder, part),
                     lambda draft, table=table: pq.write_table(table, draft, compression="zstd"),
@@ -203,12 +239,13 @@ class Execution:
         self._changed.clear()
 
     def _counts(self) -> dict[str, int]:
-        counts = Counter(outcome.status for outcome in self._store.done.values())
-        return {"runs": self.plan.run_count, "done": len(self._store.done), **dict(sorted(counts.items()))}
+        done = self._store.done
+        counts = Counter(done[index].status for index in range(self.plan.run_count) if index in done)
+        return {"runs": self.plan.run_count, "done": counts.total(), **dict(sorted(counts.items()))}
 
     def _standing(self, running: int, wall_seconds: float) -> Standing:
         return Standing(
-            run_count=self.plan.run_count,
+            run_count=max(self.plan.run_count, self._total),
             done=len(self._store.done),
             earlier=self.earlier,
             without_figures=self._without_figures,

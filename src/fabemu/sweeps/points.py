@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fabemu.errors import InputError, ScenarioError
 from fabemu.scenario import load_scenario, scenario_from_dict
@@ -22,6 +22,9 @@ from fabemu.sweeps.parameter import Parameter, override
 
 if TYPE_CHECKING:
     from fabemu.scenario import Scenario
+
+ScenarioSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+"""A scenario file, or a mapping with the keys of one."""
 
 SEEDS_MAX = 100_000
 RUNS_MAX = 1_000_000
@@ -94,7 +97,7 @@ def size_text(points: int, seeds: int) -> str:
 
 
 def plan_sweep(
-    scenario: str | os.PathLike[str] | Mapping[str, Any],
+    scenario: ScenarioSource,
     common: Sequence[str],
     parameters: Sequence[Parameter],
     *,
@@ -132,7 +135,7 @@ def plan_sweep(
     if not all(key.is_known for key in keys):
         _load(scenario, first)
     values = combinations(design, parameters, keys, points, design_seed)
-    made = [_point(index, item, scenario, common, parameters) for index, item in enumerate(values)]
+    made = [make_point(index, item, scenario, common, parameters) for index, item in enumerate(values)]
     valid = [point.scenario for point in made if point.scenario is not None]
     if not valid:
         _load(scenario, [*common, *_overrides(parameters, values[0])])
@@ -156,13 +159,14 @@ def plan_sweep(
     )
 
 
-def _point(
+def make_point(
     index: int,
     values: tuple[Any, ...],
-    scenario: str | os.PathLike[str] | Mapping[str, Any],
+    scenario: ScenarioSource,
     common: Sequence[str],
     parameters: Sequence[Parameter],
 ) -> Point:
+    """A point with these values of the parameters; see `plan_sweep` for the others."""
     try:
         return Point(index, values, _load(scenario, [*common, *_overrides(parameters, values)]))
     except ScenarioError as error:
@@ -173,13 +177,13 @@ def _overrides(parameters: Sequence[Parameter], values: Sequence[Any]) -> list[s
     return [override(parameter.key, value) for parameter, value in zip(parameters, values, strict=True)]
 
 
-def _load(scenario: str | os.PathLike[str] | Mapping[str, Any], changes: Sequence[str]) -> Scenario:
+def _load(scenario: ScenarioSource, changes: Sequence[str]) -> Scenario:
     if isinstance(scenario, Mapping):
         return scenario_from_dict(scenario, overrides=changes)
     return load_scenario(scenario, changes)
 
 
-def _data(scenario: str | os.PathLike[str] | Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+def _data(scenario: ScenarioSource, changes: Sequence[str]) -> dict[str, Any]:
     """Parsed TOML with changes made, as far as they can be."""
     if isinstance(scenario, Mapping):
         data = copied(scenario)

@@ -105,6 +105,20 @@ class Sweep:
             )
         return found
 
+    def best(self) -> PointResult | None:
+        """The best point of a study that keeps all its limits; None if there is none, or this is no study."""
+        from fabemu.sweeps.study import Aim, best_of
+
+        if "tune" not in self.info:
+            return None
+        aim = Aim.from_dict(self.info["tune"])
+        runs: dict[int, list[dict[str, Any]]] = {}
+        for row in self.table.select(["point", "status", *aim.figures]).to_pylist():
+            if row["status"] in HAS_FIGURES:
+                runs.setdefault(row["point"], []).append(row)
+        found = best_of(aim, runs, len(self.info["definition"]["seeds"]))
+        return next(point for point in self.points(_with(aim.figures)) if point.point == found[0]) if found else None
+
     def failures(self) -> list[dict[str, Any]]:
         """Runs without figures: point, its settings, seed, status and why."""
         chosen = pa.array([status not in HAS_FIGURES for status in self._statuses], pa.bool_())
@@ -190,6 +204,11 @@ class Sweep:
             return ds.dataset(files, format="parquet").to_table()
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def _with(figures: Sequence[str]) -> tuple[str, ...]:
+    """These figures first, then those that the summary shows."""
+    return tuple(dict.fromkeys([*figures, *HEADLINE]))
 
 
 def load_sweep(directory: str | Path) -> Sweep:

@@ -30,10 +30,10 @@ PART_ROWS = 1000
 _MARK = "fabemu_sweep"  # key in sweep.json that says what the directory is
 
 
-def default_directory(name: str) -> Path:
+def default_directory(name: str, kind: str = "sweep") -> Path:
     """Where a sweep goes unless told otherwise: ``<scenario name>.sweep`` in the current directory."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    return Path(f"{safe or 'scenario'}.sweep")
+    return Path(f"{safe or 'scenario'}.{kind}")
 
 
 class SweepDirectory:
@@ -223,6 +223,8 @@ def _difference(found: Mapping[str, Any], info: Mapping[str, Any]) -> str:
         return f"of fabemu {found.get('version')}"
     words = {"parameters": "parameters", "common": "settings", "seeds": "seeds", "design": "design", "points": "points"}
     differing = [word for key, word in words.items() if before.get(key) != now[key]]
+    if found.get("tune") != info.get("tune") and not differing:
+        return "with another objective, or not by the same optimiser"
     if differing:
         return f"with other {' and '.join(differing)}"
     return "the scenario, a file that it reads, or the seed of the design has changed"

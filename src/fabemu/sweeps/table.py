@@ -27,7 +27,11 @@ class ResultTables:
         self._numbers = [
             [key.base(point.values[index]) for point in plan.points] for index, key in enumerate(plan.keys)
         ]
-        self._types = [_type(numbers) for numbers in self._numbers]
+        # By what a point could have, so that points that come later leave the columns as they are.
+        self._types = [
+            _type([key.base(value) for value in parameter.values or (parameter.low, parameter.high)])
+            for key, parameter in zip(plan.keys, plan.parameters, strict=True)
+        ]
         self.schema = pa.schema(self._fields(), {"fabemu_sweep": plan.digest})
 
     def results(self, outcomes: Sequence[Outcome]) -> pa.Table:

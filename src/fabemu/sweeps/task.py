@@ -46,6 +46,7 @@ class Outcome:
     error: str = ""
     cost: dict[str, Any] = field(default_factory=dict)  # wall_seconds, cpu_seconds, peak_memory_bytes, worker
     attempts: int = 1
+    settings: str = ""  # of the point, so that an outcome is known to be that of its run
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""

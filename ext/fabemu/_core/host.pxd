@@ -5,7 +5,7 @@ Invariant arrivals of one link come in order, and a single port needs no order a
           least of five times, and a tie of two goes by class. It leaves the very state that visiting by keys would.
 Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
 """
-from .types cimport int32_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
+from .types cimport int32_t, int64_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
 from .packet cimport packet_t, packet_is_of_link
 from .state cimport engine_t, worker_t, host_t, port_t
 from .wake cimport events_count, wake_at

@@ -5,7 +5,7 @@ Invariant arrivals of one link come in order, and a single port needs no order a
           least of five times, and a tie of two goes by class. It leaves the very state that visiting by keys would.
 Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
 """
-from .types cimport int32_t, int64_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
+from .types cimport int32_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
 from .packet cimport packet_t, packet_is_of_link
 from .state cimport engine_t, worker_t, host_t, port_t
 from .wake cimport events_count, wake_at
@@ -14,38 +14,10 @@ from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive
 from .nic cimport host_arrival, host_run_operations, host_run_timers, host_transmit
 
 
-cdef inline bint hosts_are_lone(const engine_t* e) noexcept nogil:
-    """Whether no option and no control action of the run can concern a host."""
-    return e.express_wanted and e.receivers == NULL and e.lanes == NULL and e.plan.action_count == 0
-
-
 cdef inline bint host_applies(const engine_t* e, int32_t node) noexcept nogil:
-    """Whether this host may be stepped by itself."""
-    return hosts_are_lone(e) and e.plan.node_port_start[node + 1] - e.plan.node_port_start[node] == 1
-
-
-cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
-    """Have the fixed state of a host that will be visited fetched."""
-    cdef int32_t port_id = e.plan.node_port_start[node]
-    prefetch(&e.ports[port_id])
-    prefetch(&e.ports[port_id].ring)
-    prefetch(&e.hosts[node])
-    prefetch(&e.hosts[node].timer_key_ps)
-    prefetch(&e.outboxes[<int64_t>port_id * e.plan.class_count])
-
-
-cdef inline void host_prepare(const engine_t* e, int32_t node) noexcept nogil:
-    """Have fetched what a host points to: its arrivals, its first queue pair, its first receiver."""
-    cdef const port_t* port = &e.ports[e.plan.node_port_start[node]]
-    cdef const host_t* host = &e.hosts[node]
-    prefetch(&port.ring[port.head & port.mask])
-    prefetch(&port.ring[(port.head + 2) & port.mask])
-    prefetch(&port.ring[(port.head + 4) & port.mask])
-    prefetch(host.receivers)
-    prefetch(host.qps)
-    if host.qps != NULL:
-        prefetch(&host.qps[0].available_index)
-        prefetch(&host.qps[0].cc)
+    """Whether this host may be stepped by itself: no option and no control action of the run can concern it."""
+    return (e.express_wanted and e.receivers == NULL and e.lanes == NULL and e.plan.action_count == 0
+            and e.plan.node_port_start[node + 1] - e.plan.node_port_start[node] == 1)
 
 
 cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -56,6 +28,9 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     cdef const packet_t* packet = NULL
     cdef ps_t limit_ps = w.limit_ps
     cdef ps_t now, arrival_ps, deferred_ps
+    prefetch(&port.ring[port.head & port.mask])
+    prefetch(&port.ring[(port.head + 2) & port.mask])
+    prefetch(&port.ring[(port.head + 4) & port.mask])
     w.lone = True
     host.op_key_ps = host_next_op_ps(e, node)
     host.timer_key_ps = host.timers.entries[0].time_ps if host.timers.count > 0 else FOREVER

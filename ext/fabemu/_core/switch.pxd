@@ -81,8 +81,7 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
     if unlikely(e.watches != NULL):
         e.watches[<int64_t>port_id * e.plan.class_count + klass].left_ps = now
     pg.held[port.local] -= <uint32_t>size
-    return (unlikely(mmu.xoff_count > 0) and (e.ports[ingress_id].xoff_mask >> klass) & 1 != 0
-            and mmu_wants_xon(e, mmu, pg))
+    return unlikely((e.ports[ingress_id].xoff_mask >> klass) & 1) and mmu_wants_xon(e, mmu, pg)
 
 
 cdef inline void switch_depart(engine_t* e, worker_t* w, switch_t* mmu, int32_t first_port, port_t* port,

@@ -18,7 +18,7 @@ from .check cimport check_device
 from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_take
 from .deadlock cimport deadlock_checks_before
 from .express cimport express_try
-from .host cimport host_applies, host_approach, host_prepare, host_visit, hosts_are_lone
+from .host cimport host_applies, host_visit
 from .inbox cimport inbox_add, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
@@ -459,7 +459,6 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
     cdef uint64_t* words = <uint64_t*>&e.wheel[slot * e.wheel_stride]
     cdef int64_t word, byte, node
     cdef uint64_t bits
-    cdef bint lone = hosts_are_lone(e)
     for word in range(e.wheel_stride // 8):
         bits = words[word]
         if bits == 0:
@@ -467,10 +466,6 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
         for byte in range(8):
             node = 8 * word + byte
             if (bits >> (8 * byte)) & 0xff:
-                if lone and node + 2 < e.plan.host_count:
-                    # Neighbours are mostly awake together.
-                    host_approach(e, <int32_t>node + 2)
-                    host_prepare(e, <int32_t>node + 1)
                 visit_device(e, w, <int32_t>node)
                 if unlikely(e.fault.code != FAULT_NONE):
                     return

@@ -14,6 +14,7 @@ import pytest
 
 import fabemu
 from fabemu.errors import InputError, MachineError
+from fabemu.sweeps.cluster import DaskWorkers
 from fabemu.sweeps.execute import task_of
 from fabemu.sweeps.parameter import parameters_of
 from fabemu.sweeps.points import plan_sweep
@@ -159,6 +160,25 @@ def test_workers_with_another_fabemu_are_refused(cluster, folder, monkeypatch):
     monkeypatch.setattr("fabemu.sweeps.cluster.version", lambda: "99.0")
     with pytest.raises(MachineError, match=r"has fabemu .*, but this is fabemu 99\.0"):
         fabemu.sweep("small.toml", {"switch.buffer": ["4MiB", "8MiB"]}, dask=cluster.scheduler_address)
+
+
+def test_a_run_that_kills_every_worker_is_a_failed_run(cluster, folder):
+    workers = DaskWorkers(cluster.scheduler_address)
+    try:
+        with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+            client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
+            (folder / "small.toml").write_text(SMALL.replace("100KB", "10GB"))
+            plan = plan_sweep("small.toml", *parameters_of({"switch.buffer": ["8MiB"]}))
+            workers.submit(task_of(plan, 0))
+            found = []
+            wait_for(lambda: any(client.processing().values()))
+            (busy,) = [worker for worker, keys in client.processing().items() if keys]
+            os.kill(client.run(os.getpid, workers=[busy])[busy], signal.SIGKILL)
+            wait_for(lambda: found.extend(workers.wait(0.2)) or found)
+            client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 3))
+        assert (found[0].status, found[0].error) == ("failed", "the workers that had it died, one after another")
+    finally:
+        workers.close()
 
 
 def test_jobs_and_addresses_that_make_no_sense(folder, monkeypatch):

@@ -190,7 +190,8 @@ def test_a_latin_hypercube_fills_space_as_that_of_scipy_does():
         ("grid", ["a=1..2"], None, "a: a range needs --design random or lhs with --points"),
         ("grid", ["a=[1,2]"], 5, "--points is for the designs random and lhs"),
         ("random", ["a=1..2"], None, "--design random needs the number of points: --points 100"),
-        ("lhs", ["a=1..2"], 0, "0 points: a sweep has 1 to 100,000"),
+        ("lhs", ["a=1..2"], 0, "0 points: a sweep has 1 to 20,000"),
+        ("grid", [f"a={list(range(200))}", f"b={list(range(101))}"], None, "20,200 points: a sweep has 1 to 20,000"),
         (
             "list",
             ["a=[1,2]", "b=[1,2,3]"],

@@ -58,6 +58,14 @@ def test_one_parameter_is_a_line_over_its_numbers(monkeypatch, tmp_path):
     assert axes.get_title() == "case: median over 3 seeds"
 
 
+@pytest.mark.parametrize(("last", "scale"), [(2**22, "linear"), (2**25, "log")])
+def test_what_spans_orders_of_magnitude_is_drawn_by_ratios(monkeypatch, tmp_path, last, scale):
+    points = [point(i, {"a": str(n)}, {"a": n}, 2.0, 0.0) for i, n in enumerate((2**20, 2**21, last))]
+    (axes,) = drawn(monkeypatch, tmp_path, sweep_of(points))
+    assert axes.get_xscale() == scale
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [str(n) for n in (2**20, 2**21, last)]
+
+
 def test_words_lie_side_by_side(monkeypatch, tmp_path):
     points = [point(i, {"a": text}, {"a": text}, 2.0, 0.0) for i, text in enumerate(("none", "dcqcn"))]
     (axes,) = drawn(monkeypatch, tmp_path, sweep_of(points), ["pauses.paused_ps"])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DESIGNS = ("grid", "list", "random", "lhs")  # those of sweeps.design, without its import
 _RETRIES = 2
+_MANY_POINTS = 1000  # which take seconds to validate
 
 
 def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
@@ -127,6 +128,7 @@ def command(
       fabemu sweep scenario.toml --set 'link.rate=[100Gbps,400Gbps]' --plot rate.png
     """
     from fabemu.sweeps import hiring, load_sweep
+    from fabemu.sweeps.design import check_design
     from fabemu.sweeps.execute import Execution
     from fabemu.sweeps.figures import HEADLINE, check_figure
     from fabemu.sweeps.parameter import read_settings
@@ -140,6 +142,9 @@ def command(
         if plot is not None:
             check_picture(plot, parameters, objectives)
         hire = hiring(jobs=jobs, dask=dask)
+        count = check_design(design, parameters, points)
+        if count >= _MANY_POINTS and not quiet:
+            click.echo(f"validating {count:,} points", err=True)
         plan = plan_sweep(
             scenario, common, parameters, seeds=seeds, design=design, points=points, design_seed=design_seed
         )

@@ -17,6 +17,7 @@ OBJECTIVE = "slowdown.p99"
 """What is drawn unless told otherwise."""
 
 SUFFIXES = (".png", ".svg", ".pdf")
+_SPAN = 16
 _INK, _FAINT = "#1f4e79", "#9db8d2"
 
 
@@ -146,6 +147,7 @@ def _line(axes: Any, points: Sequence[PointResult], key: str, objective: str) ->
         label="least to greatest",
     )
     axes.plot(across, [point.medians[objective] for point in sorted_points], "o-", color=_INK, label="median")
+    _scale(axes.set_xscale, across)
     _ticks(axes.xaxis, ticks)
     axes.set_xlabel(key)
     _label(axes.yaxis, axes.set_ylabel, objective)
@@ -175,12 +177,20 @@ def _map(canvas: Any, axes: Any, points: Sequence[PointResult], keys: Sequence[s
         finite = np.isfinite(values)
         image = axes.scatter(across[finite], up[finite], c=values[finite], cmap="viridis_r", s=40)
         axes.scatter(across[~finite], up[~finite], marker="x", color="#888888", label="infinite")
+        _scale(axes.set_xscale, across)
+        _scale(axes.set_yscale, up)
         _ticks(axes.xaxis, across_ticks)
         _ticks(axes.yaxis, up_ticks)
     axes.set_xlabel(keys[0])
     axes.set_ylabel(keys[1])
     bar = canvas.colorbar(image, ax=axes)
     _label(bar.ax.yaxis, bar.set_label, objective)
+
+
+def _scale(set_scale: Any, places: np.ndarray) -> None:
+    """By ratios, where they span more than distances can show."""
+    if places.min() > 0 and places.max() >= _SPAN * places.min():
+        set_scale("log")
 
 
 def _axis(points: Sequence[PointResult], key: str) -> tuple[np.ndarray, list[tuple[float, str]]]:

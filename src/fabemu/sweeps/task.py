@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -68,6 +67,8 @@ def run_task(
     is_wanted
         Asked several times a second; once it says no, the run is given up.
     """
+    from fabemu.simulate import peak_memory_bytes
+
     begun = time.monotonic()
     try:
         outcome = _run(task, files, is_wanted)
@@ -83,7 +84,7 @@ def run_task(
         outcome = Outcome(task.index, "fault", error=f"fault in fabemu: {type(error).__name__}: {error}")
     cost = {
         "wall_seconds": round(time.monotonic() - begun, 3),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory_bytes(),
         "worker": f"{os.uname().nodename}:{os.getpid()}",
         **outcome.cost,
     }

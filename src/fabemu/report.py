@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from typing import IO, Any
 
-from fabemu.analysis import fct, incidents, pauses, utilisation
+from fabemu.analysis import drops, fct, incidents, pauses, utilisation
+from fabemu.analysis.drops import DropPlace
 from fabemu.analysis.incidents import Incident
-from fabemu.analysis.pauses import PauseTotal, PausingPort
+from fabemu.analysis.pauses import PauseRoots, PauseTotal, PausingPort
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.run_directory import plain
 from fabemu.trace import DROP_CAUSES, read_table, table_path
 
 BUSIEST = 5
-"""How many links, pausing ports and root ports the summary names."""
+"""How many links, pausing ports, root ports and places of drops the summary names."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,12 @@ class Summary:
     labels: list[fct.Distribution] = field(default_factory=list)  # by workload
     pauses: PauseTotal | None = None  # None: no such table
     pausing_ports: list[PausingPort] = field(default_factory=list)
-    root_egress_ports: list[PausingPort] = field(default_factory=list)
+    pause_roots: PauseRoots | None = None
+    drop_places: list[DropPlace] = field(default_factory=list)
+    deadlocks_closed_ps: list[int | None] = field(default_factory=list)  # of each of info["deadlocks"], as pauses show
     busiest_links: list[utilisation.LinkLoad] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
+    arrived: int | None = None  # unfinished messages whose last byte has arrived, but not their last ACK
     retransmissions: int | None = None
     cnps: int | None = None
 
@@ -61,13 +67,21 @@ def summarise(run: Run) -> Summary:
     if flows is not None:
         found["sizes"] = fct.by_size(flows, end_ps)
         found["labels"] = fct.by_label(flows, end_ps)
+        found["arrived"] = fct.arrived(flows)
         found["retransmissions"] = _sum(flows, "retransmissions")
         found["cnps"] = _sum(flows, "cnps")
     paused = _table(run, "pauses", pauses.COLUMNS)
     if paused is not None:
         found["pauses"] = pauses.total(paused)
         found["pausing_ports"] = pauses.pausing_ports(paused, BUSIEST)
-        found["root_egress_ports"] = pauses.root_egress_ports(paused, BUSIEST)
+        found["pause_roots"] = pauses.pause_roots(paused, BUSIEST)
+        found["deadlocks_closed_ps"] = [
+            pauses.closing_ps(paused, [queue["port"] for queue in item["queues"]], item["class"], item["time_ps"])
+            for item in run.info.get("deadlocks", ())
+        ]
+    dropped = _table(run, "drops", drops.COLUMNS)
+    if dropped is not None:
+        found["drop_places"] = drops.worst_places(dropped, BUSIEST)
     events = _table(run, "events", incidents.COLUMNS)
     if events is not None:
         found["incidents"] = incidents.by_kind(events)
@@ -77,14 +91,22 @@ def summarise(run: Run) -> Summary:
     return Summary(directory=str(run.directory), info=run.info, **found)
 
 
-def deadlock_text(deadlock: dict[str, Any]) -> str:
-    """Who waits for whom, in words, from an entry of ``deadlocks`` of run.json."""
+def deadlock_text(deadlock: dict[str, Any], closed_ps: int | None = None) -> str:
+    """Who waits for whom, in words, from an entry of ``deadlocks`` of run.json, and since when if that is known."""
+    since = "" if closed_ps is None else f" (closed at {time_text(closed_ps)})"
     queues = deadlock["queues"]
     names = [f"{queue['port']} ({bytes_text(queue['bytes'])})" for queue in queues]
     return (
-        f"deadlock at {time_text(deadlock['time_ps'])} in class {deadlock['class']}: "
+        f"deadlock at {time_text(deadlock['time_ps'])} in class {deadlock['class']}{since}: "
         f"{' waits for '.join(names)} waits for {queues[0]['port']}"
     )
+
+
+def severity_counts(severities: Iterable[str]) -> str:
+    """Errors and warnings in short, "2 errors, 3 warnings"; empty if there are none."""
+    counts = Counter(severities)
+    shown = [(counts[severity], severity) for severity in ("error", "warning") if counts[severity]]
+    return ", ".join(f"{count} {severity}{'s' if count > 1 else ''}" for count, severity in shown)
 
 
 def time_text(time_ps: float) -> str:
@@ -174,7 +196,22 @@ def _sections(summary: Summary) -> list[_Section]:
     sections.append(_counts(summary))
     if summary.pausing_ports:
         sections.append(_pausing("ports that paused their peers most", summary.pausing_ports))
-        sections.append(_pausing("egress ports at the root of the pauses", summary.root_egress_ports))
+    if summary.pause_roots is not None and (summary.pause_roots.ports or summary.pause_roots.unknown_count):
+        sections.append(_roots(summary.pause_roots))
+    if summary.drop_places:
+        listed = [
+            (
+                place.ingress_port,
+                place.egress_port or "-",
+                place.class_name or "-",
+                place.cause,
+                count_text(place.count),
+            )
+            for place in summary.drop_places
+        ]
+        sections.append(
+            _Section("ports that dropped most", ("ingress port", "egress port", "class", "cause", "drops"), listed)
+        )
     if summary.busiest_links:
         rows = [
             (
@@ -206,12 +243,19 @@ def _head(summary: Summary) -> _Section:
         messages = info.get("messages", {})
         text = f"{messages.get('done', 0):,} of {messages.get('count', 0):,} messages done"
         others = [f"{messages[key]:,} {word}" for key, word in _NOT_DONE if messages.get(key)]
+        if messages.get("unfinished") and summary.arrived:
+            # The tables below count them as finished: their last byte is there.
+            place = others.index(f"{messages['unfinished']:,} unfinished")
+            others[place] += f" ({summary.arrived:,} of them arrived, but not acknowledged)"
         lines.append(f"simulated {time_text(info['simulated_ps'])}; {', '.join([text, *others])}")
-    lines += [deadlock_text(deadlock) for deadlock in info.get("deadlocks", ())]
+    lines += [
+        deadlock_text(deadlock, closed_ps)
+        for deadlock, closed_ps in zip_longest(info.get("deadlocks", ()), summary.deadlocks_closed_ps)
+    ]
     # `fabemu run` has said them on stderr; in full they would bury the figures.
-    if info.get("warnings"):
-        count = len(info["warnings"])
-        lines.append(f"{count} warning{'s' if count > 1 else ''} to look at before trusting the figures: see run.json")
+    found = severity_counts(finding["severity"] for finding in info.get("findings", ()))
+    if found:
+        lines.append(f"{found} to look at before trusting the figures: see run.json")
     return _Section(f"{info.get('name', summary.directory)}: {status}", lines=lines, alarm=status != "finished")
 
 
@@ -260,6 +304,28 @@ def _pausing(title: str, ports: Sequence[PausingPort]) -> _Section:
     return _Section(title, ("port", "class", "pauses", "paused time", "longest"), rows)
 
 
+def _roots(found: PauseRoots) -> _Section:
+    rows = [
+        (
+            item.port,
+            item.class_name,
+            item.cause,
+            count_text(item.count),
+            time_text(item.paused_ps),
+            time_text(item.longest_ps),
+        )
+        for item in found.ports
+    ]
+    for name, count, paused_ps in (
+        (f"{found.other_ports:,} more", found.other_count, found.other_paused_ps),
+        ("without a root", found.unknown_count, found.unknown_paused_ps),
+    ):
+        if count:
+            rows.append((name, "", "", count_text(count), time_text(paused_ps), ""))
+    columns = ("port", "class", "cause", "pauses", "paused time", "longest")
+    return _Section("ports at the root of the pauses", columns, rows)
+
+
 def _checks(summary: Summary) -> _Section:
     checks = summary.info.get("invariants")
     if checks is None:
@@ -300,8 +366,11 @@ def _text(section: _Section) -> str:
     return "\n".join(lines)
 
 
+_NAMES = ("size", "workload", "port", "ingress port", "egress port", "class", "cause", "incident", "first at")
+
+
 def _is_name(column: str) -> bool:
-    return column in ("size", "workload", "port", "class", "incident", "first at")
+    return column in _NAMES
 
 
 def _show_rich(summary: Summary, stream: IO[str]) -> None:

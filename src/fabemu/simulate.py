@@ -121,7 +121,7 @@ class Simulation:
         plan: Plan = compiled.plan
         self._plan = plan
         found = lint(scenario, compiled) if findings is None else findings
-        self._warnings = [str(finding) for finding in found if finding.severity != "note"]
+        self._findings = [finding for finding in found if finding.severity != "note"]
         self._tables = tuple(scenario.trace.tables)
         self._is_send = plan.op_kind == OP_SEND
         self._message_count = int(np.count_nonzero(self._is_send))
@@ -355,7 +355,16 @@ class Simulation:
             "plan_digest": self._plan_digest,
             "started": self._started,
             "trace": {"schema_version": SCHEMA_VERSION, "tables": [name for name in TABLES if name in self._tables]},
-            "warnings": self._warnings,
+            "warnings": [str(finding) for finding in self._findings],
+            "findings": [
+                {
+                    "severity": finding.severity,
+                    "code": finding.code,
+                    "place": finding.place,
+                    "message": finding.message,
+                }
+                for finding in self._findings
+            ],
         }
 
     def _results(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_warnings_and_notes_exit_with_0(fabemu_command):
 
 def test_show_keeps_findings_out_of_the_scenario(fabemu_command, tmp_path):
     code, out, err = fabemu_command("check", "bad.toml", "--show")
-    assert code == 2 and err.startswith("warning: FB101 ") and "FB" not in out
+    assert code == 2 and err.startswith("error: FB101 ") and "\nwarning: FB" in err and "FB" not in out
     (tmp_path / "shown.toml").write_text(out)
     assert fabemu_command("check", "shown.toml", "--show")[1] == out
 
@@ -103,11 +103,13 @@ def test_congested_ports_of_the_user(fabemu_command):
 
 
 def test_run_prints_what_was_found_first_and_runs(fabemu_command):
-    code, _, err = fabemu_command("run", "good.toml", "--set", "switch.pfc.headroom=1KB")
+    code, out, err = fabemu_command("run", "good.toml", "--set", "switch.pfc.headroom=1KB")
     assert code == 0
     lines = err.splitlines()
-    assert lines[0].startswith("warning: FB101 sw0->h0 and 3 more: headroom ")
-    assert lines[1].startswith("simulating ")
+    assert lines[0].startswith("error: FB101 sw0->h0 and 3 more: headroom ")
+    assert lines[1] == "1 error; the run goes on"
+    assert lines[2].startswith("simulating ")
+    assert "  1 error to look at before trusting the figures: see run.json\n" in out
     assert "FB303" not in err
 
 

@@ -177,6 +177,11 @@ def test_messages_left_by_until_are_asked_for(folder):
     assert done.returncode == 0 and "0 of 3 messages done, 3 unfinished" in done.stdout
 
 
+def test_help_says_when_unfinished_messages_are_fine():
+    text = " ".join(fabemu_command("--help").stdout.split())
+    assert "a run ended by `until` with messages on their way is 0" in text
+
+
 def test_failed_messages_exit_with_1(folder):
     # A receiver that can never be reached in time: the timeout is far below the round trip, and there are no retries.
     changes = ("--set", "nic.timeout=0", "--set", "nic.retry_count=0", "--set", "link.delay=50us")

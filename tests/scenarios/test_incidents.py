@@ -160,6 +160,11 @@ def test_a_watchdog_confines_a_storm():
     for run in (watched, free):
         assert spread(run, 20 * US) == (4, pytest.approx(44.71, abs=0.01))
         assert lossless_drops(run) == 0
+        roots = run.summary().pause_roots
+        assert [(item.port, item.cause) for item in roots.ports if item.cause != "congestion"] == [
+            ("h3->leaf1", "storm")
+        ]
+        assert sum(item.paused_ps for item in roots.ports) == run.summary().pauses.paused_ps
     assert paused_us(watched, "h0->leaf0") == pytest.approx(18.8, abs=0.1)
     assert paused_us(free, "h0->leaf0") == pytest.approx(1940.7, abs=0.1)
     (found,), (restored,) = events(watched, "watchdog_storm"), events(watched, "watchdog_restored")
@@ -203,6 +208,7 @@ def test_clockwise_routes_deadlock():
     assert found["time_ps"] == 30 * US
     closed = max(row["start_ps"] for row in run.pauses.to_pylist() if row["paused_port"] in ring)
     assert closed == pytest.approx(20.16 * US, abs=0.01 * US)  # so the first check after it finds it
+    assert "(closed at 20.16 us)" in str(run.summary())
     assert run.info["messages"]["done"] == 0
     watched = incident("deadlock", "switch.watchdog.detection_time=100us")
     assert [(row["port"], row["time_ps"] // US) for row in events(watched, "watchdog_storm")] == [("sw0->sw1", 120)]

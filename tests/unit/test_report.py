@@ -7,9 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from fabemu.analysis import fct, incidents, pauses, utilisation
-from fabemu.report import Summary, bytes_text, count_text, time_text
-from fabemu.trace import EVENT_KINDS, TABLES, TableWriter, TraceNames, read_table
+from fabemu.analysis import drops, fct, incidents, pauses, utilisation
+from fabemu.report import Summary, bytes_text, count_text, deadlock_text, time_text
+from fabemu.trace import (
+    DROP_CAUSES,
+    EVENT_KINDS,
+    FLOW_STATUSES,
+    TABLES,
+    XOFF_CAUSES,
+    TableWriter,
+    TraceNames,
+    read_table,
+)
 
 NAMES = TraceNames(["h0", "h1", "sw0", "sw1"], [f"p{port}" for port in range(6)], ["cnp", "rdma"], ["web", "bulk"], 2)
 
@@ -87,19 +96,88 @@ def pause(xoff_ps, end_ps, port, paused_port, egress_port, end=0):
     return {**times, "port": port, "paused_port": paused_port, "egress_port": egress_port, "class": 1, "end": end}
 
 
-def test_a_storm_is_followed_to_its_root(tmp_path):
+def test_pauses_are_followed_to_their_root(tmp_path):
     # p5 is congested; p0 pauses p1, so what waits for p1 makes p2 pause p3; the last comes after p1 is free again.
     rows = [pause(0, 100, 0, 1, 5), pause(50, 200, 2, 3, 1), pause(150, 300, 2, 4, 1), pause(10, 20, 0, 1, -1, end=2)]
     rows[3]["start_ps"] = rows[3]["end_ps"] = -1
+    for row, parent in zip(rows, (-1, 0, -1, -1), strict=True):
+        row["parent_port"] = parent
     pause_table = table(tmp_path, "pauses", rows)
     assert pauses.roots(pause_table).tolist() == [0, 0, 2, 3]
-    found = [(item.port, item.count, item.paused_ps) for item in pauses.root_egress_ports(pause_table)]
-    assert found == [("p5", 2, 98 + 148), ("p1", 1, 148)]
+    found = pauses.pause_roots(pause_table)
+    assert [(item.port, item.cause, item.count, item.paused_ps) for item in found.ports] == [
+        ("p5", "congestion", 2, 98 + 148),
+        ("p1", "congestion", 1, 148),
+    ]
+    assert (found.other_ports, found.unknown_count, found.unknown_paused_ps) == (0, 1, 0)
+    first = pauses.pause_roots(pause_table, 1)
+    assert len(first.ports) == first.other_ports == first.other_count == 1 and first.other_paused_ps == 148
     found = [(item.port, item.class_name, item.count, item.longest_ps) for item in pauses.pausing_ports(pause_table)]
     assert found == [("p2", "rdma", 2, 148), ("p0", "rdma", 2, 98)]
     total = pauses.total(pause_table)
     assert (total.count, total.paused_ps, total.longest_ps) == (4, 98 + 148 + 148, 148)
     assert total.by_end == {"xon": 3, "expiry": 0, "run_end": 1, "link": 0}
+
+
+@pytest.mark.parametrize("cause", ["storm", "receiver"])
+def test_pauses_go_back_to_the_port_of_a_host_that_raised_the_first(tmp_path, cause):
+    # p0 of a host pauses p1; p2 pauses p3 for what waits for p1; p5 was congested by itself.
+    rows = [pause(0, 900, 0, 1, -1), pause(50, 200, 2, 3, 1), pause(60, 80, 4, 3, 5), pause(70, 90, 4, 3, -1)]
+    for row, parent in zip(rows, (-1, 0, -1, -1), strict=True):
+        row["parent_port"] = parent
+    rows[0]["crossed"] = XOFF_CAUSES.index(cause)
+    pause_table = table(tmp_path, "pauses", rows)
+    found = pauses.pause_roots(pause_table)
+    assert [(item.port, item.cause, item.count, item.paused_ps) for item in found.ports] == [
+        ("p0", cause, 2, 898 + 148),
+        ("p5", "congestion", 1, 18),
+    ]
+    assert (found.unknown_count, found.unknown_paused_ps) == (1, 18)
+    covered = sum(item.paused_ps for item in found.ports) + found.other_paused_ps + found.unknown_paused_ps
+    assert covered == pauses.total(pause_table).paused_ps
+    text = str(Summary("demo.run", {}, pause_roots=found))
+    assert f"p0              rdma   {cause:10}       2" in text and "without a root" in text
+
+
+def test_a_cycle_closes_with_the_last_of_its_pauses(tmp_path):
+    rows = [pause(0, 30, 0, 1, 5), pause(40, 100, 0, 1, 5), pause(20, 100, 2, 3, 1), pause(90, 95, 4, 5, 1)]
+    pause_table = table(tmp_path, "pauses", rows)
+    assert pauses.closing_ps(pause_table, ["p1", "p3"], "rdma", 80) == 42
+    assert pauses.closing_ps(pause_table, ["p1", "p3"], "rdma", 30) == 22
+    for ports, class_name in ((["p1", "p5"], "rdma"), (["p1", "p3"], "cnp"), ([], "rdma")):
+        assert pauses.closing_ps(pause_table, ports, class_name, 80) is None
+    found = {"time_ps": 80, "class": "rdma", "queues": [{"port": "p1", "bytes": 5}, {"port": "p3", "bytes": 7}]}
+    head = str(Summary("demo.run", {"deadlocks": [found]}, deadlocks_closed_ps=[42])).splitlines()[1]
+    assert head == "  deadlock at 80 ps in class rdma (closed at 42 ps): p1 (5 B) waits for p3 (7 B) waits for p1"
+    assert deadlock_text(found).startswith("deadlock at 80 ps in class rdma: p1 (5 B)")
+
+
+def test_drops_are_counted_by_place_and_cause(tmp_path):
+    full, corrupt = DROP_CAUSES.index("headroom_full"), DROP_CAUSES.index("corrupt")
+    rows = [{"ingress_port": 4, "egress_port": -1, "class": -1, "cause": corrupt}]
+    rows += [{"ingress_port": 2, "egress_port": 3, "class": 1, "cause": full}] * 2
+    rows += [{"ingress_port": 2, "egress_port": 3, "class": 1, "cause": corrupt}]
+    found = drops.worst_places(table(tmp_path, "drops", rows))
+    assert found == [
+        drops.DropPlace("p2", "p3", "rdma", "headroom_full", 2),
+        drops.DropPlace("p2", "p3", "rdma", "corrupt", 1),
+        drops.DropPlace("p4", None, None, "corrupt", 1),
+    ]
+    (first,) = drops.worst_places(table(tmp_path, "drops", rows), 1)
+    assert first == found[0] and drops.worst_places(table(tmp_path, "drops", [])) == []
+    lines = str(Summary("demo.run", {}, drop_places=found)).splitlines()
+    assert "  p4            -            -      corrupt            1" in lines
+    assert "ports that dropped most" in lines and "ports that dropped most" not in str(Summary("demo.run", {}))
+
+
+def test_messages_that_only_lack_their_last_ack_are_told_apart(tmp_path):
+    names = [FLOW_STATUSES.index(name) for name in ("done", "unfinished", "unfinished", "unfinished", "failed")]
+    rows = [flow(1, time, status=status) for time, status in zip((5, 6, 7, -1, 8), names, strict=True)]
+    flows = table(tmp_path, "flows", rows)
+    assert fct.arrived(flows) == 2
+    info = {"simulated_ps": 9, "messages": {"count": 5, "done": 1, "failed": 1, "unfinished": 3}}
+    text = str(Summary("demo.run", info, sizes=fct.by_size(flows), arrived=2))
+    assert "1 of 5 messages done, 1 failed, 3 unfinished (2 of them arrived, but not acknowledged)" in text
 
 
 def test_incidents_are_counted_by_kind(tmp_path):
@@ -133,7 +211,8 @@ def test_no_pauses(tmp_path):
     empty = table(tmp_path, "pauses", [])
     assert pauses.total(empty).count == 0
     assert [len(found) for found in pauses.pause_parents(empty)] == [0, 0]
-    assert pauses.pausing_ports(empty) == [] and pauses.root_egress_ports(empty) == []
+    assert pauses.pausing_ports(empty) == [] and pauses.pause_roots(empty) == pauses.PauseRoots([], 0, 0, 0, 0, 0)
+    assert "root" not in str(Summary("demo.run", {}, pause_roots=pauses.pause_roots(empty)))
 
 
 def test_busiest_links_add_classes_before_the_peak(tmp_path):
@@ -164,7 +243,7 @@ def summary():
         "peak_memory_bytes": 10**8,
         "invariants": [{"name": "time", "held": True, "detail": ""}],
         "trace": {"tables": ["flows"]},
-        "warnings": ["look at this"],
+        "findings": [{"severity": "error"}, {"severity": "warning"}, {"severity": "warning"}],
     }
     total = pauses.PauseTotal(2, 3_000_000, 2_000_000, {"xon": 1, "expiry": 1, "run_end": 0})
     return Summary("demo.run", info, sizes=[group], pauses=total)
@@ -175,7 +254,7 @@ def test_text_says_what_a_person_needs():
     for part in (
         "demo: finished",
         "simulated 2.000 us; 2 of 3 messages done, 1 unfinished",
-        "1 warning to look at before trusting the figures: see run.json",
+        "1 error, 2 warnings to look at before trusting the figures: see run.json",
         "pauses: 2, 3.000 us of paused time in all, the longest 2.000 us (ended 1 by expiry)",
         "marks: 12; CNPs: 4",
         "drops: 7 shared_full; retransmissions: 5",

@@ -223,6 +223,6 @@ def test_the_root_of_an_incast_is_the_receivers_port(tmp_path):
     summary = run.summary()
     assert run.drops.num_rows == 0 and run.pauses.num_rows > 10
     # The trunk is paused by the receiver's switch, and pauses the senders in turn.
-    assert summary.root_egress_ports[0].port in ("sw1->h8", "sw0->sw1")
+    assert summary.pause_roots.ports[0].port in ("sw1->h8", "sw0->sw1")
     assert {"sw1->h8", "h0->sw0"} <= set(run.ports["port"].to_pylist())
     assert summary.pauses is not None and summary.pauses.count == run.info["totals"]["xoffs"]

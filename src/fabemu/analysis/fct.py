@@ -87,6 +87,13 @@ def completion_times(flows: pa.Table, end_ps: int | None = None) -> dict[str, np
     }
 
 
+def arrived(flows: pa.Table) -> int:
+    """Count the unfinished messages whose last byte has arrived: only the last ACK is missing at their sender."""
+    status, names = dictionary_column(flows, "status")
+    unfinished = status == (names.index("unfinished") if "unfinished" in names else NONE)
+    return int(np.count_nonzero(unfinished & (integer_column(flows, "fct_ps") != NONE)))
+
+
 def by_size(flows: pa.Table, end_ps: int | None = None) -> list[Distribution]:
     """Distributions of all counted messages, then of every size class that has any."""
     times = completion_times(flows, end_ps)

@@ -1,7 +1,8 @@
-"""Pauses: who paused most, and which egress port a storm of pauses goes back to."""
+"""Pauses: who paused most, and which port a storm of pauses goes back to."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,22 @@ import pyarrow as pa
 
 from fabemu.trace import NONE, dictionary_column, integer_column
 
-COLUMNS = ("xoff_ps", "start_ps", "end_ps", "port", "paused_port", "class", "end", "egress_port")
+COLUMNS = (
+    "xoff_ps",
+    "start_ps",
+    "end_ps",
+    "port",
+    "paused_port",
+    "class",
+    "end",
+    "egress_port",
+    "crossed",
+    "parent_port",
+)
 """Columns of the pauses table that are needed here."""
+
+ROOT_CAUSES = ("congestion", "storm", "receiver")
+"""What a port at the root did: its queue grew, or it belongs to a host in a storm or one that takes data in slowly."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +40,32 @@ class PauseTotal:
 
 @dataclass(frozen=True)
 class PausingPort:
-    """Pauses by one port, for one class, or pauses that go back to one egress port."""
+    """Pauses by one port, for one class."""
 
     port: str
     class_name: str
     count: int
     paused_ps: int
     longest_ps: int
+
+
+@dataclass(frozen=True)
+class RootPort(PausingPort):
+    """Pauses of one class that go back to one port."""
+
+    cause: str  # one of ROOT_CAUSES
+
+
+@dataclass(frozen=True)
+class PauseRoots:
+    """Where all pauses go back to; together these are all of them."""
+
+    ports: list[RootPort]  # those with the most paused time
+    other_ports: int  # how many more there are, and their pauses
+    other_count: int
+    other_paused_ps: int
+    unknown_count: int  # pauses without a port at the root
+    unknown_paused_ps: int
 
 
 def total(pauses: pa.Table) -> PauseTotal:
@@ -52,46 +86,81 @@ def pausing_ports(pauses: pa.Table, limit: int = 10) -> list[PausingPort]:
     return _ranked(pauses, port, port_names, limit)
 
 
-def root_egress_ports(pauses: pa.Table, limit: int = 10) -> list[PausingPort]:
-    """Egress ports that the pauses go back to, those with the most paused time first.
+def pause_roots(pauses: pa.Table, limit: int = 10) -> PauseRoots:
+    """Ports that the pauses go back to, those with the most paused time first.
 
     A pause is caused by the egress port that most of the bytes waited for. If that port was itself paused at the time,
-    the cause is that other pause, and so on: the root is the first egress port that was not paused.
+    the cause is that other pause, and so on: the root is the first egress port that was not paused, or the port of a
+    host that raised the first of these pauses by itself, in a storm or because it takes data in slowly.
     """
     egress, names = dictionary_column(pauses, "egress_port")
-    return _ranked(pauses, egress[roots(pauses)] if len(egress) else egress, names, limit)
+    port, _ = dictionary_column(pauses, "port")
+    crossed, crossed_names = dictionary_column(pauses, "crossed")
+    length_ps, first = _lengths(pauses), roots(pauses)
+    cause = np.zeros(len(port), dtype=np.int64)
+    for number, name in enumerate(ROOT_CAUSES):
+        if name in crossed_names:
+            cause[crossed[first] == crossed_names.index(name)] = number
+    root = np.where(cause == 0, egress[first], port[first])
+    found: list[RootPort] = []
+    for number, name in enumerate(ROOT_CAUSES):
+        ranked = _ranked(pauses, np.where(cause == number, root, NONE), names)
+        found += [RootPort(**vars(item), cause=name) for item in ranked]
+    found.sort(key=lambda item: (-item.paused_ps, -item.count))
+    others, unknown = found[limit:], root == NONE
+    return PauseRoots(
+        ports=found[:limit],
+        other_ports=len(others),
+        other_count=sum(item.count for item in others),
+        other_paused_ps=sum(item.paused_ps for item in others),
+        unknown_count=int(np.count_nonzero(unknown)),
+        unknown_paused_ps=int(length_ps[unknown].sum()),
+    )
 
 
 def roots(pauses: pa.Table) -> np.ndarray:
     """(rows,) row number of the pause at the root of each pause; its own where nothing is behind it."""
+    above, _ = pause_parents(pauses)
+    own = np.arange(len(above))
     xoff_ps = integer_column(pauses, "xoff_ps")
-    start_ps, end_ps = integer_column(pauses, "start_ps"), integer_column(pauses, "end_ps", 2**62)
-    egress, _ = dictionary_column(pauses, "egress_port")
-    paused, _ = dictionary_column(pauses, "paused_port")
-    class_id, class_names = dictionary_column(pauses, "class")
-    count = len(xoff_ps)
-    parent = np.arange(count)
-    if count == 0:
-        return parent
-    # Pauses of one (paused port, class) do not overlap: the one that may cover a time is the last that started by then.
-    classes = max(len(class_names), 1)
-    started = np.flatnonzero(start_ps != NONE)
-    key = paused[started] * classes + class_id[started]
-    order = started[np.lexsort((start_ps[started], key))]
-    sorted_key = paused[order] * classes + class_id[order]
-    first = np.searchsorted(sorted_key, np.arange(int(max(paused.max(), egress.max()) + 1) * classes + 1))
-    for row in np.flatnonzero(egress != NONE):
-        wanted = egress[row] * classes + class_id[row]
-        low, high = first[wanted], first[wanted + 1]
-        place = low + np.searchsorted(start_ps[order[low:high]], xoff_ps[row], side="right") - 1
-        # A pause was decided before it took effect, so a cause is always older: no circles.
-        if place >= low and end_ps[order[place]] > xoff_ps[row] and xoff_ps[order[place]] < xoff_ps[row]:
-            parent[row] = order[place]
+    # A pause was decided before it took effect, so a cause is always older: no circles.
+    parent = np.where((above >= 0) & (xoff_ps[above] < xoff_ps), above, own) if len(above) else own
     while True:
         further = parent[parent]
         if np.array_equal(further, parent):
             return parent
         parent = further
+
+
+def closing_ps(pauses: pa.Table, ports: Sequence[str], class_name: str, time_ps: int) -> int | None:
+    """When a cycle of waiting queues closed: the start of the last of the pauses that hold them at a time.
+
+    Parameters
+    ----------
+    pauses
+        The pauses table.
+    ports, class_name
+        Egress ports on the cycle, and the class that waits there.
+    time_ps
+        When the cycle was found.
+
+    Returns
+    -------
+    int or None
+        Time in ps; None unless a pause holds each of them, such as on a cycle of credits.
+    """
+    start_ps, end_ps = integer_column(pauses, "start_ps"), integer_column(pauses, "end_ps", 2**62)
+    paused, names = dictionary_column(pauses, "paused_port")
+    class_id, class_names = dictionary_column(pauses, "class")
+    held = (start_ps != NONE) & (start_ps <= time_ps) & (time_ps <= end_ps)
+    held &= class_id == (class_names.index(class_name) if class_name in class_names else NONE)
+    starts = []
+    for port in ports:
+        here = start_ps[held & (paused == (names.index(port) if port in names else NONE))]
+        if not len(here):
+            return None
+        starts.append(int(here.max()))
+    return max(starts, default=None)
 
 
 def pause_parents(pauses: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +197,7 @@ def _lengths(pauses: pa.Table) -> np.ndarray:
     return np.where((start_ps != NONE) & (end_ps != NONE), np.maximum(end_ps - start_ps, 0), 0)
 
 
-def _ranked(pauses: pa.Table, port: np.ndarray, port_names: list[str], limit: int) -> list[PausingPort]:
+def _ranked(pauses: pa.Table, port: np.ndarray, port_names: list[str], limit: int | None = None) -> list[PausingPort]:
     class_id, class_names = dictionary_column(pauses, "class")
     known = port != NONE
     length_ps = _lengths(pauses)[known]

@@ -1,7 +1,8 @@
 """The ``fabemu`` command: subcommands, and what each error says and exits with.
 
-Exit codes: 0 fine; 1 it ran, but messages failed or stayed unfinished without being asked to; 2 the input is wrong or
-the output cannot be written; 3 a fault in fabemu; 5 the machine failed; 130 or 143 interrupted.
+Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run went to its end
+(one that `until` ends with messages on their way is 0); 2 the input is wrong or the output cannot be written; 3 a fault
+in fabemu; 5 the machine failed; 130 or 143 interrupted.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 fine, 1 messages failed or unfinished, 2 wrong input or output, 3 fault in fabemu, "
-    "5 machine failed (disk full, out of memory), 130/143 interrupted.",
+    epilog="Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run "
+    "went to its end (a run ended by `until` with messages on their way is 0); 2 wrong input or output; 3 fault in "
+    "fabemu; 5 machine failed (disk full, out of memory); 130/143 interrupted.",
 )
 @click.option(
     "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."

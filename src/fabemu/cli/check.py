@@ -88,8 +88,9 @@ def command(
         }
         click.echo(json.dumps(result, indent=2, ensure_ascii=False))
     elif show:
-        for warning in warnings:
-            click.echo(f"warning: {warning}", err=True)
+        for finding in findings:
+            if finding.severity != "note":
+                click.echo(f"{finding.severity}: {finding}", err=True)
         click.echo(loaded.to_toml(), nl=False)
     else:
         click.echo(f"{scenario}: {_counts(count)}")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LEVELS = ("off", "flows", "default", "packets")  # the keys of simulate.TRACE_LEVELS, without its import
 
+_THREADS = "Worker threads; only 1 is accepted so far."
+
 
 def _one_thread(_: click.Context, __: click.Parameter, value: int) -> int:
     if value != 1:
@@ -37,7 +39,7 @@ def _one_thread(_: click.Context, __: click.Parameter, value: int) -> int:
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
 @click.option("--until", metavar="TIME", help="End the run at this simulated time, such as 2ms.")
-@click.option("--threads", type=int, default=1, show_default=True, callback=_one_thread, help="Worker threads.")
+@click.option("--threads", type=int, default=1, show_default=True, callback=_one_thread, help=_THREADS)
 @click.option("--trace", "level", type=click.Choice(_LEVELS), help="Tables to write.  [default: as the scenario says]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
@@ -67,6 +69,7 @@ def command(
       fabemu run scenario.toml --set workload.0.load=0.8 --json | jq .summary
     """
     from fabemu.lint import lint
+    from fabemu.report import severity_counts
     from fabemu.run_directory import default_directory
 
     with Signals() as signals:
@@ -74,7 +77,9 @@ def command(
         findings = lint(loaded, compiled)
         for finding in findings:
             if finding.severity != "note":
-                click.echo(f"warning: {finding}", err=True)
+                click.echo(f"{finding.severity}: {finding}", err=True)
+        if any(finding.severity == "error" for finding in findings):
+            click.echo(f"{severity_counts(finding.severity for finding in findings)}; the run goes on", err=True)
         if not quiet:
             click.echo(f"simulating {loaded.name}: {facts(compiled)}", err=True)
         directory = output if output is not None else default_directory(loaded.name)

@@ -218,6 +218,57 @@ def test_weights_of_a_scenario_always_let_the_largest_frame_go(weights: str) -> 
     assert findings(text, "FB502") == []
 
 
+# Faults: the same defects, from the start of a fault on.
+
+
+def fault(kind: str, **keys: str) -> str:
+    return "\n".join(["[[fault]]", f'kind = "{kind}"', *(f"{key} = {value}" for key, value in keys.items()), ""])
+
+
+@pytest.mark.parametrize(
+    ("times", "when"),
+    [
+        ({}, "(from 0us on, by fault.0)"),
+        ({"start": '"10us"', "end": '"20us"'}, "(from 10us to 20us, by fault.0)"),
+    ],
+)
+def test_pfc_that_a_fault_turns_off(times: dict[str, str], when: str) -> None:
+    override = '[[switch.override]]\nname = "sw1"\npeer = "sw0"\npfc.enabled = false\n'
+    text = fault("pfc-off", at='"sw1"', peer='"sw0"', **times)
+    written, found = (sorted(findings(item, "FB103"), key=lambda one: one.message) for item in (override, text))
+    assert [(item.places, f"{item.message} {when}") for item in written] == [
+        (item.places, item.message) for item in found
+    ]
+    assert len(found) == 2 and all(item.severity == "error" for item in found)
+
+
+def test_a_fault_that_changes_nothing_of_what_is_found_anyway() -> None:
+    override = '[[switch.override]]\nname = "sw1"\npeer = "sw0"\npfc.enabled = false\n'
+    rest = fault("pfc-off", at='"sw1"')
+    messages = [item.message for item in findings(override + rest, "FB103") if "sw1->sw0" in item.places]
+    assert len(messages) == 2 and not any("fault" in message for message in messages)
+    assert "sw1->sw2" in {place for item in findings(override + rest, "FB103") for place in item.places}
+
+
+def test_pfc_off_at_a_host_and_in_two_faults_after_each_other() -> None:
+    first = fault("pfc-off", at='"h0"', end='"5us"')
+    second = fault("pfc-off", at='"h0"', start='"5us"', end='"9us"')
+    (finding,) = findings(first + second, "FB103")
+    assert finding.places == ("h0->sw0",) and finding.message.endswith("(from 0us to 9us, by fault.0)")
+
+
+def test_headroom_and_maps_that_a_fault_makes_wrong() -> None:
+    low = fault("headroom", switch='"sw1"', peer='"sw2"', headroom='"1KB"', start='"1us"')
+    (finding,) = findings(low, "FB101")
+    assert finding.places == ("sw1->sw2",) and finding.message.endswith("(from 1us on, by fault.0)")
+    assert finding.figures["given_bytes"] == 1000
+    mapped = fault("priority-map", switch='"sw1"', map='{ rdma = "best-effort" }', end='"7us"')
+    (finding,) = findings(mapped, "FB104")
+    assert set(finding.places) == {"sw0->sw1", "sw2->sw1", "h1->sw1"}
+    assert finding.message.endswith("(from 0us to 7us, by fault.0)")
+    assert findings(fault("storm", host='"h0"', end='"7us"'), "FB101", "FB103", "FB104", "FB105") == []
+
+
 # What a scenario cannot even say: the rules FB201, FB403 and FB501 are there for plans that are made otherwise.
 
 

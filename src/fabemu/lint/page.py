@@ -18,6 +18,11 @@ An **error** says that the scenario cannot do what it claims, such as a lossless
 `check` exits with 0. `fabemu run` prints errors and warnings first and runs all the same: an incident that is to be
 reproduced is full of errors.
 
+Rules look at the fabric as it is configured. Four of them also look at what a [[fault]] makes of it, from its start on
+and even if it ends, and say when: FB103 at `pfc-off`, FB104 and FB105 at `priority-map`, FB101 (and FB201) at
+`headroom`; FB301 to FB303 look at the routes after `link-down`, `flap` and `reboot`. The other kinds, such as `loss`,
+`storm`, `slow-receiver` and `ecn-off`, are taken for what is to be studied: no rule is about them.
+
 This page is made from the catalogue: `python -m fabemu.lint.page > docs/CHECKS.md`.
 """
 

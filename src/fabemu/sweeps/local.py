@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,7 @@ class _Worker:
     def __init__(self, scratch: str) -> None:
         self.task: Task | None = None
         self.is_ready = False
+        self._scratch = tempfile.mkdtemp(dir=scratch)
         self._talk: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed when the worker is buried
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -131,7 +133,7 @@ class _Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._talk,
                 bufsize=0,  # what is read ahead of a message would not be seen to be there
-                env=_environment(scratch),
+                env=_environment(self._scratch),
                 start_new_session=True,  # Ctrl-C is for the one who sends the tasks
             )
         except OSError as error:
@@ -164,6 +166,7 @@ class _Worker:
         for pipe in (self.tasks, self.answers):
             with contextlib.suppress(OSError):
                 pipe.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
         self._talk.close()
 
 

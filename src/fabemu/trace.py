@@ -181,8 +181,8 @@ TABLES: dict[str, TableFormat] = {
         ),
         TableFormat(
             "pauses",
-            "One row per pause: from an XOFF of one switch port for one class to the end of the pause at its peer, in "
-            "the order in which they ended.",
+            "One row per pause: from an XOFF of one port of a switch or host for one class to the end of the pause at "
+            "its peer, in the order in which they ended.",
             8192,
             (
                 Column("xoff_ps", "int64", "ps", "The switch decided to pause"),
@@ -190,7 +190,7 @@ TABLES: dict[str, TableFormat] = {
                 Column("start_ps", "int64", "ps", "The pause took effect at the paused port", nullable=True),
                 Column("xon_ps", "int64", "ps", "The switch decided to resume", nullable=True),
                 Column("end_ps", "int64", "ps", "The pause ended at the paused port", nullable=True),
-                Column("switch", "node", "name", "Switch that paused its peer"),
+                Column("switch", "node", "name", "Switch, or host, that paused its peer"),
                 Column("port", "port", "name", "Its port: the ingress that filled up"),
                 Column("paused_node", "node", "name", "Host or switch that was paused"),
                 Column("paused_port", "port", "name", "Its port, which had to stop sending"),

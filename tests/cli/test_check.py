@@ -124,6 +124,15 @@ def test_explain(fabemu_command, code):
     assert json.loads(fabemu_command("explain", code, "--json")[1])["title"] == rule.title
 
 
+def test_explain_of_several_codes(fabemu_command):
+    code, out, err = fabemu_command("explain", "fb201", "FB202")
+    assert (code, err) == (0, "") and out.startswith("FB201: ") and "\n\n\nFB202: " in out
+    shown = json.loads(fabemu_command("explain", "FB202", "FB201", "--json")[1])
+    assert [rule["code"] for rule in shown] == ["FB202", "FB201"]
+    code, out, err = fabemu_command("explain", "FB201", "FB299")
+    assert (code, out) == (2, "") and "there is no code 'FB299'" in err
+
+
 def test_explain_lists_all(fabemu_command):
     code, out, _ = fabemu_command("explain")
     assert code == 0 and [line[:5] for line in out.splitlines()] == list(CATALOGUE)

@@ -76,7 +76,11 @@ def test_headroom_within_the_size(tmp_path):
         "lossy-0": 0,
     }
     assert "pools ingress_lossy_pool" in notes
-    assert "xon of" not in notes, "xon is the reserve: said exactly"
+    (note,) = [note for note in notes.splitlines() if "xon of" in note]
+    assert note.endswith(
+        "xon of pg_lossless_50000_5m_profile and 1 more (20,000 B), the reserve: here XON comes when nothing but the "
+        "reserve is used, xon_offset = 4294967295B, which is the same"
+    )
 
 
 def test_profiles_by_the_lookup_file(tmp_path):
@@ -152,15 +156,17 @@ def test_no_xon_means_no_offset(tmp_path):
     assert [item["xon_offset"] for item in links] == ["0B", "0B"]
 
 
-def test_xon_above_the_reserve_is_noted(tmp_path):
+@pytest.mark.parametrize(("xon", "where", "when"), [("21000", "above", "later"), ("19000", "below", "sooner")])
+def test_xon_unlike_the_reserve_is_noted(tmp_path, xon, where, when):
     def change(data):
-        data["BUFFER_PROFILE"]["pg_lossless_50000_5m_profile"]["xon"] = "21000"
+        data["BUFFER_PROFILE"]["pg_lossless_50000_5m_profile"]["xon"] = xon
 
-    _, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
+    path, notes = import_sonic(changed(tmp_path, change), None, tmp_path / "switch.toml")
     assert (
-        "xon of pg_lossless_50000_5m_profile (21,000 B), above the reserve of 20,000 B: here XON comes only when "
-        "nothing but the reserve is used"
+        f"xon of pg_lossless_50000_5m_profile ({int(xon):,} B), {where} the reserve of 20,000 B: here XON comes when "
+        f"nothing but the reserve is used, xon_offset = 4294967295B, {when} than there"
     ) in notes
+    assert 'xon_offset = "4294967295B"  # XON when nothing but the reserve is used\n' in path.read_text()
 
 
 def test_what_many_profiles_have_alike_is_one_note(tmp_path):

@@ -229,7 +229,7 @@ CASES = {
     ),
     "a lossless group without PFC": (
         _all(*(_pfc(port, "3") for port in PORTS)),
-        ["FB633", "FB633", "FB638"],
+        ["FB633", "FB633"],
         "priority group 4 is lossless (pg_lossless_50000_5m_profile), but pfc_enable = 3",
     ),
     "a PFC priority that nobody has": (
@@ -241,6 +241,11 @@ CASES = {
         _pfc("Ethernet12", ""),
         ["FB633", "FB633", "FB635"],
         "has no PFC; 3 of 4 ports have it for 3-4",
+    ),
+    "one port without PFC for one priority": (
+        _pfc("Ethernet12", "3"),
+        ["FB633", "FB635"],
+        "has PFC for priority 3; 3 of 4 ports have it for 3-4",
     ),
     "a port without PFC that is down": (
         _all(_pfc("Ethernet12", ""), _set("PORT", "Ethernet12", "admin_status", "down")),

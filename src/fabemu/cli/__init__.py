@@ -24,7 +24,10 @@ EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 _COMMANDS = {
     "check": ("fabemu.cli.check:command", "Validate a scenario, and find what would spoil it."),
     "explain": ("fabemu.cli.explain:command", "Say what a code of `check` means."),
-    "import": ("fabemu.cli.import_:import_group", "Turn the files of other simulators into scenarios."),
+    "import": (
+        "fabemu.cli.import_:import_group",
+        "Turn files of other simulators into scenarios, of SONiC switches into profiles.",
+    ),
     "run": ("fabemu.cli.run:command", "Simulate a scenario and write its traces."),
     "schema": ("fabemu.cli.schema:command", "Print the JSON schema of scenario files, for editors."),
     "sweep": ("fabemu.cli.sweep:command", "Simulate a scenario at many points of its parameters."),

@@ -13,28 +13,36 @@ from fabemu.cli import EXIT_FINE
 
 
 @click.command("explain")
-@click.argument("code", required=False)
+@click.argument("codes", metavar="[CODE]...", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
-def command(code: str | None, as_json: bool) -> int:
-    """Say what CODE means, why it matters, by which formula and source, and how to fix it; without CODE, list all.
+def command(codes: tuple[str, ...], as_json: bool) -> int:
+    """Say what each CODE means, why it matters, by which formula and source, and how to fix it; without CODE, list all.
 
     \b
     Examples:
       fabemu explain
       fabemu explain FB101
+      fabemu explain FB201 FB202
     """
     from fabemu.lint.catalogue import CATALOGUE, explanation, listing
 
-    if code is None:
+    if not codes:
         rules = [asdict(rule) for rule in CATALOGUE.values()]
         click.echo(json.dumps(rules, indent=2, ensure_ascii=False) if as_json else listing())
         return EXIT_FINE
-    rule = CATALOGUE.get(code.upper())
-    if rule is None:
-        near = _nearest(code.upper(), CATALOGUE)
-        hint = f"; did you mean {near}?" if near else "; `fabemu explain` lists all"
-        raise click.UsageError(f"there is no code {code!r}{hint}")
-    click.echo(json.dumps(asdict(rule), indent=2, ensure_ascii=False) if as_json else explanation(rule))
+    found = []
+    for code in codes:
+        rule = CATALOGUE.get(code.upper())
+        if rule is None:
+            near = _nearest(code.upper(), CATALOGUE)
+            hint = f"; did you mean {near}?" if near else "; `fabemu explain` lists all"
+            raise click.UsageError(f"there is no code {code!r}{hint}")
+        found.append(rule)
+    if as_json:
+        shown = asdict(found[0]) if len(found) == 1 else [asdict(rule) for rule in found]
+        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n\n\n".join(map(explanation, found)))
     return EXIT_FINE
 
 

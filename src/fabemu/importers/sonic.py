@@ -22,6 +22,8 @@ from fabemu.units import format_bytes, format_length, format_rate
 ONLY_WHEN_EMPTY = "4294967295B"
 """An XON offset below which no threshold reaches: XON comes when nothing but the reserve is used."""
 
+_EMPTY_TEXT = f"here XON comes when nothing but the reserve is used, xon_offset = {ONLY_WHEN_EMPTY}"
+
 _ALPHA_MAX = 10  # of the scenario: 2^10
 
 
@@ -272,12 +274,16 @@ class _Conversion:
             return reserved, xoff, f"{profile.xon_offset_bytes}B"
         if not profile.xon_bytes:
             return reserved, xoff, "0B"
-        if profile.xon_bytes > reserved:
+        # By SAI, XON is due when the group holds no more than xon: reserve and shared bytes together.
+        if profile.xon_bytes == reserved:
+            text = f"({reserved:,} B), the reserve: {_EMPTY_TEXT}, which is the same"
+        else:
+            where = "above" if profile.xon_bytes > reserved else "below"
             text = (
-                f"({profile.xon_bytes:,} B), above the reserve of {reserved:,} B: here XON comes only when nothing but "
-                "the reserve is used"
+                f"({profile.xon_bytes:,} B), {where} the reserve of {reserved:,} B: {_EMPTY_TEXT}, "
+                f"{'later' if where == 'above' else 'sooner'} than there"
             )
-            self.xon_left.setdefault(text, []).append(profile.name)
+        self.xon_left.setdefault(text, []).append(profile.name)
         return reserved, xoff, ONLY_WHEN_EMPTY
 
     def _threshold(self, table: str, profiles: list[Profile], prefix: str = "") -> list[str]:
@@ -533,7 +539,8 @@ class _Conversion:
 
 def _group_lines(values: tuple[int, int, str]) -> list[str]:
     reserved, headroom, xon_offset = values
-    return [f"reserved = {_size(reserved)}", f"headroom = {_size(headroom)}", f'xon_offset = "{xon_offset}"']
+    remark = "  # XON when nothing but the reserve is used" if xon_offset == ONLY_WHEN_EMPTY else ""
+    return [f"reserved = {_size(reserved)}", f"headroom = {_size(headroom)}", f'xon_offset = "{xon_offset}"{remark}']
 
 
 def _size(size_bytes: int) -> str:

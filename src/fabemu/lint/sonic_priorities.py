@@ -95,7 +95,8 @@ EGRESS = Rule(
     "FB638",
     "warning",
     "a lossless queue with the egress limit of lossy ones",
-    "A queue that PFC pauses has the same profile in BUFFER_QUEUE as a queue that is not lossless.",
+    "A queue that PFC pauses has the same profile in BUFFER_QUEUE as a queue that is not lossless, and not meant to be "
+    "by its priority group (FB633) or the PFC of other ports (FB635).",
     "Lossless packets are dropped at the egress limit while their priority group still has room.",
     "",
     _SOURCE,
@@ -207,12 +208,22 @@ def _uneven(switch: SonicSwitch) -> Iterator[Finding]:
 
 def _egress(switch: SonicSwitch) -> Iterator[Finding]:
     found = Grouped(EGRESS)
+    up = {port: switch.pfc_of(port) for port in switch.data_ports if switch.is_up(port)}
+    meant = frozenset().union(*up.values())
     for port in switch.data_ports:
         lossless = {switch.queue_of(port, priority) for priority in switch.pfc_of(port)}
+        # A queue whose PFC is on at other ports only is lossless by intention: FB635 says what is wrong with it.
+        forgotten = {switch.queue_of(port, priority) for priority in meant} - lossless
+        # So is one whose priority group is lossless: FB633.
+        forgotten |= {
+            switch.queue_of(port, number)
+            for number in PRIORITIES
+            if (profile := switch.profile_of(port, number)) is not None and profile.is_lossless
+        } - lossless
         others = {
             binding.name
             for (name, queue), binding in switch.queue_buffers.items()
-            if name == port and queue not in lossless and binding.name is not None
+            if name == port and queue not in lossless | forgotten and binding.name is not None
         }
         for queue in sorted(lossless):
             binding = switch.queue_buffers.get((port, queue))

@@ -209,7 +209,9 @@ def _value_text(info: FieldInfo) -> str:
         return "`true`, `false`"
     if "int" in text:
         return _range_text(info)
-    return "two names" if _is_list(info) else "text"
+    if is_mapping(info.annotation):
+        return "table"
+    return ("list of names" if "..." in text else "two names") if _is_list(info) else "text"
 
 
 def _range_text(info: FieldInfo) -> str:

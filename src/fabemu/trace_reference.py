@@ -16,7 +16,7 @@ A run directory holds
 
 | file | what |
 |---|---|
-| `run.json` | status, seed, version, digests, seconds, memory, totals, invariants, warnings, resolved scenario |
+| `run.json` | status, seed, version, digests, seconds, memory, totals, invariants, findings, resolved scenario |
 | `scenario.toml` | the scenario as resolved; `fabemu run DIR/scenario.toml` does the same run again |
 | `inputs/` | copies of the files that the scenario reads, if any |
 | `<table>.arrow` | one Arrow IPC file per table, described below |

@@ -88,10 +88,23 @@ class DaskWorkers:
         return f"the Dask cluster at {self._address} with {workers} worker{'s' if workers != 1 else ''}"
 
     def submit(self, task: Task) -> None:
-        """Give a task to the cluster."""
-        task, files = self._without_disk(task)
-        # Neither the same task tried again nor that of another sweep may be taken for this one: no key twice.
-        future = self._client.submit(_run, task, files, pure=False)
+        """Give a task to the cluster.
+
+        Raises
+        ------
+        MachineError
+            If the scheduler is lost.
+        """
+        try:
+            task, files = self._without_disk(task)
+            # Neither the same task tried again nor that of another sweep may be taken for this one: no key twice.
+            future = self._client.submit(_run, task, files, pure=False)
+        except Exception as error:  # a client without a scheduler fails in many ways
+            try:
+                _check_scheduler(self._address)
+            except MachineError:
+                raise self._loss() from error
+            raise
         self._futures[task.index] = future
         future.add_done_callback(lambda ended, index=task.index: self._answers.put((index, ended)))
 
@@ -133,7 +146,11 @@ class DaskWorkers:
             except Exception as error:  # the worker that had it is gone, and the outcome with it
                 return Outcome(index, "failed", error=f"the outcome was lost: {type(error).__name__}: {error}")
         if future.status == "error":
-            return Outcome(index, "failed", error=_reason(future.exception()))
+            try:
+                reason = _reason(future.exception(timeout=_LOST_SECONDS))
+            except Exception as error:
+                reason = _reason(error)
+            return Outcome(index, "failed", error=reason)
         return Outcome(index, "failed", error=f"the cluster gave the run up ({future.status})")
 
     def _watch(self) -> None:
@@ -142,15 +159,19 @@ class DaskWorkers:
         if self._client.status == "running":
             self._heard = now
         elif now - self._heard > _LOST_SECONDS or self._client.status == "closed":
-            raise MachineError(
-                f"the Dask scheduler at {self._address} is lost; what is done is kept, and the same command goes on"
-            )
+            raise self._loss()
         if now - self._asked >= _SLOTS_SECONDS:
             self._asked = now
             self._count_slots()
 
+    def _loss(self) -> MachineError:
+        return MachineError(
+            f"the Dask scheduler at {self._address} is lost; what is done is kept, and the same command goes on"
+        )
+
     def _count_slots(self) -> None:
-        with contextlib.suppress(OSError, TimeoutError):
+        # It is asked again; a scheduler that is gone is noticed elsewhere.
+        with contextlib.suppress(Exception):
             threads = self._client.nthreads()
             self.slots = max(_PER_THREAD * sum(threads.values()), 1)
 

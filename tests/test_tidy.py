@@ -118,7 +118,8 @@ def test_imports_go_down(path):
         if target == package or (package, target) in EXCEPTIONS:
             continue
         assert MODULE_LEVELS[target] < MODULE_LEVELS[package], f"{name} imports {imported}"
-        assert target != "_core" or package == "simulate", f"{name} imports the engine"
+        # One steps the engine, the other asks for the sizes of its structs.
+        assert target != "_core" or name in {"simulate", "cost.footprint"}, f"{name} imports the engine"
 
 
 @pytest.mark.parametrize("path", ROOMS, ids=lambda path: path.stem)

@@ -1,6 +1,6 @@
 """Compiled scenario to run directory: steps the engine, streams the traces, and ends a run in good order.
 
-The only module that imports the engine.
+The only module that makes an engine.
 """
 
 from __future__ import annotations

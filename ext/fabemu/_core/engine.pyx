@@ -17,7 +17,8 @@ from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .inbox cimport INBOX_BUCKETS
 from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
-from .memory cimport arena_free, pointer, times, zeroed
+from .footprint cimport footprint_accounts, footprint_fabric, footprint_operations, shape_t
+from .memory cimport arena_free, pointer, times, zeroed, zeroed_bytes
 from .nic_send cimport frame_bytes_of
 from .options cimport options_init
 from .packet cimport packet_t
@@ -26,7 +27,7 @@ from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
 from .state cimport (bound_t, control_t, engine_t, express_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t,
-                     queue_t, record_buffer_t, rx_t, switch_t, worker_t)
+                     queue_t, ready_t, record_buffer_t, rx_t, switch_t, timed_t, worker_t)
 from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .transport cimport transport_holds, transport_init
@@ -107,6 +108,7 @@ cdef class Engine:
     cdef engine_t* e
     cdef object plan
     cdef bint finished
+    cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
 
     def __cinit__(self, plan, *, bint packets=False, bint express=True, int window_divisor=1):
@@ -119,8 +121,10 @@ cdef class Engine:
         self._read_plan(plan)
         self._allocate(packets, express)
         self._set_window(window_divisor)
+        self.fixed_bytes = self.e.arena.carved_bytes
         if plan.scheduler == SCHEDULER_CREATION:
             self.e.creation = zeroed(&self.e.arena, 1, sizeof(creation_t))
+            self.fixed_bytes = self.e.arena.carved_bytes
             creation_init(self.e, <creation_t*>self.e.creation)
         else:
             for host in range(self.e.plan.host_count):
@@ -774,7 +778,15 @@ cdef class Engine:
         """Bytes the engine holds now, by kind."""
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
-        cdef int64_t index, rings = 0, queues = 0, pools = 0, fixed
+        cdef int64_t index, rings = 0, queues = 0, pools = 0
+        cdef shape_t shape
+        memset(&shape, 0, sizeof(shape_t))
+        shape.qp_count = p.qp_count
+        shape.op_count = p.op_count
+        shape.has_reads = p.has_read
+        shape.lossless_count = e.lossless_count
+        for index in range(p.node_count - p.host_count):
+            shape.port_pairs += <int64_t>e.switches[index].port_count * e.switches[index].port_count
         for index in range(p.port_count):
             rings += (<int64_t><uint32_t>(e.ports[index].mask + 1)) * sizeof(packet_t)
         for index in range(<int64_t>p.port_count * p.class_count):
@@ -782,15 +794,74 @@ cdef class Engine:
         for index in range(p.host_count):
             pools += e.hosts[index].qp_capacity * sizeof(qp_t) + e.hosts[index].rx_capacity * sizeof(rx_t)
             pools += companions_bytes(&e.hosts[index])
-            pools += (e.hosts[index].timers.capacity + e.hosts[index].due.capacity) * 16
+            pools += (e.hosts[index].timers.capacity + e.hosts[index].due.capacity) * sizeof(timed_t)
         for index in range(<int64_t>e.host_port_count * p.class_count):
             pools += (<int64_t><uint32_t>(e.outboxes[index].control.mask + 1)) * sizeof(control_t)
-            pools += e.outboxes[index].ready.capacity * 16
-        fixed = p.port_count * (sizeof(port_t) + sizeof(pending_queue_t) + 2)
-        fixed += <int64_t>p.port_count * p.class_count * (sizeof(queue_t) + sizeof(pause_t))
-        fixed += p.host_count * sizeof(host_t) + <int64_t>e.host_port_count * p.class_count * sizeof(outbox_t)
-        fixed += WHEEL_SLOTS * e.wheel_stride + 8 * p.node_count
-        for index in range(p.node_count - p.host_count):
-            fixed += <int64_t>e.lossless_count * e.switches[index].port_count * e.switches[index].port_count * 4
-        return {"links": rings, "queues": queues, "qps": pools, "fabric": fixed,
-                "operations": p.op_count * 69 + p.qp_count * 8}
+            pools += e.outboxes[index].ready.capacity * sizeof(ready_t)
+        return {"links": rings, "queues": queues, "qps": pools,
+                "fabric": self.fixed_bytes - footprint_operations(&shape) + footprint_accounts(&shape),
+                "operations": footprint_operations(&shape)}
+
+
+def footprint(**counts):
+    """Bytes of the fixed state of an engine that does not exist yet.
+
+    Parameters
+    ----------
+    counts
+        By name, what is not 0: ``hosts``, ``nodes``, ``ports``, ``host_ports``, ``classes``, ``lossless`` (of the
+        classes), ``widest_ports`` (of the device with the most), ``port_pairs`` (sum over the switches of the square
+        of their ports), ``qps``, ``ops``, ``profiles`` (of NICs), ``epochs`` (of routes); and whether there are
+        ``actions``, ``weights``, ``credits``, ``receivers`` (actions of hosts), ``watchdogs``, ``reads``,
+        ``creation`` (the compatibility scheduler).
+
+    Returns
+    -------
+    dict of str to int
+        ``fabric``, ``operations``: taken when the engine is made; ``accounts``: buffer accounts of the switches, of
+        which only what is used takes memory. `Engine.memory_bytes` has ``accounts`` in its ``fabric``.
+    """
+    cdef shape_t s
+    memset(&s, 0, sizeof(shape_t))
+    s.host_count = counts.pop("hosts", 0)
+    s.node_count = counts.pop("nodes", 0)
+    s.port_count = counts.pop("ports", 0)
+    s.host_port_count = counts.pop("host_ports", 0)
+    s.class_count = counts.pop("classes", 0)
+    s.lossless_count = counts.pop("lossless", 0)
+    s.widest_ports = max(1, counts.pop("widest_ports", 0))
+    s.port_pairs = counts.pop("port_pairs", 0)
+    s.qp_count = counts.pop("qps", 0)
+    s.op_count = counts.pop("ops", 0)
+    s.profile_count = counts.pop("profiles", 0)
+    s.epoch_count = counts.pop("epochs", 0)
+    s.has_actions = counts.pop("actions", False)
+    s.has_weights = counts.pop("weights", False)
+    s.has_credits = counts.pop("credits", False)
+    s.has_receivers = counts.pop("receivers", False)
+    s.has_watchdogs = counts.pop("watchdogs", False)
+    s.has_reads = counts.pop("reads", False)
+    fabric = footprint_fabric(&s)
+    if counts.pop("creation", False):
+        fabric += zeroed_bytes(1, sizeof(creation_t))
+    if counts:
+        raise TypeError(f"no counts of a plan: {', '.join(counts)}")
+    return {"fabric": fabric, "operations": footprint_operations(&s), "accounts": footprint_accounts(&s)}
+
+
+def struct_bytes():
+    """Bytes of what an engine holds many of, by name: what grows in the course of a run is made of these."""
+    return {
+        "packet": sizeof(packet_t),
+        "qp": sizeof(qp_t),
+        "receiver": sizeof(rx_t),
+        "control": sizeof(control_t),
+        "timed": sizeof(timed_t),
+        "ready": sizeof(ready_t),
+        "flow_row": sizeof(flow_row_t),
+        "port_row": sizeof(port_row_t),
+        "pause_row": sizeof(pause_row_t),
+        "drop_row": sizeof(drop_row_t),
+        "packet_row": sizeof(packet_row_t),
+        "event_row": sizeof(event_row_t),
+    }

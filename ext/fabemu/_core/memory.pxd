@@ -1,6 +1,6 @@
 """Memory of an engine: the arena that all its state lies in, and the arrays of its plan.
 
-Owns      arena_t; zeroed, times; the growth of arrays and rings; pointer.
+Owns      arena_t; zeroed, times and what they take; the growth of arrays and rings; pointer.
 Invariant what grows lies in blocks that are powers of two of cache lines; one that was outgrown is kept by size and
           handed out again. All of it goes back together when the engine ends.
 
@@ -38,6 +38,7 @@ cdef struct arena_t:
     size_t chunk_bytes            # usual size of the newest chunk
     void* chunks                  # the newest; each begins with a pointer to the one before
     void* spare[BLOCK_ORDERS]     # by log2 of bytes; each block begins with a pointer to the next
+    size_t carved_bytes           # handed out so far, whole cache lines
 
 
 cdef inline void* arena_carve(arena_t* arena, size_t length) noexcept nogil:
@@ -65,6 +66,7 @@ cdef inline void* arena_carve(arena_t* arena, size_t length) noexcept nogil:
     memory = arena.fresh
     arena.fresh += length
     arena.left -= length
+    arena.carved_bytes += length
     return memory
 
 
@@ -135,6 +137,13 @@ cdef inline void arena_free(arena_t* arena) noexcept nogil:
         before = (<void**>chunk)[0]
         free(chunk)
         chunk = before
+
+
+cdef inline int64_t zeroed_bytes(int64_t count, size_t size) noexcept nogil:
+    """What `zeroed` and `times` take for so many elements."""
+    cdef int64_t length = count * <int64_t>size if count > 0 else <int64_t>size
+    return (length + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
+
 
 cdef inline void* zeroed(arena_t* arena, size_t count, size_t size) except NULL:
     """Zeroed memory for the life of the engine; at least one cache line."""

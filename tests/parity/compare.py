@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -79,26 +79,36 @@ def run_core(
     window_divisor: int = 1,
     packets: bool = True,
     express: bool = True,
+    owners: Callable[[], np.ndarray] | None = None,
 ) -> CoreResult:
     """Run the core to the end of a plan.
 
     `steps`: (time step in ps, budget) pairs of the first calls of `run`; the rest is done without a stop.
+    `owners`: before each of these calls and the rest, which thread (0 to 3) steps each device from now on.
     Raises AssertionError on a fault.
     """
     if scheduler is not None:
         plan = replace(plan, scheduler=scheduler)
-    engine = Engine(plan, packets=packets, window_divisor=window_divisor, express=express)
+    threads = 1 if owners is None else 4
+    engine = Engine(plan, packets=packets, window_divisor=window_divisor, express=express, threads=threads)
+
+    def share() -> None:
+        if owners is not None and engine.can_share:
+            engine.share(owners())
+
     parts: list[dict[str, np.ndarray]] = []
     stop = 0
     state = RUNNING
     for step_ps, budget in steps or ():
         stop = min(stop + step_ps, plan.until_ps)
+        share()
         state = engine.run(stop, budget)
         parts.append(engine.drain())
         if state in (DRAINED, FAULT, DEADLOCKED) or (state == STOPPED and stop >= plan.until_ps):
             break
     else:
         state = RUNNING
+        share()
     while state == RUNNING:
         state = engine.run(plan.until_ps, 10**6)
     assert state != FAULT, f"the core found a fault: {engine.fault()}"

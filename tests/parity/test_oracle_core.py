@@ -79,6 +79,19 @@ def test_express_lane_agrees_with_the_exact_path(plan: Plan) -> None:
     assert exact.digest == run_core(plan).digest
 
 
+@example_settings(0.3)
+@given(plans(), st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 100]), st.integers(1, 10**9))
+def test_results_do_not_depend_on_threads(plan: Plan, seed: int, budget: int, step_ps: int) -> None:
+    """Whoever steps a device, and whenever devices change hands in the middle of a run."""
+    plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
+    draw = np.random.default_rng(seed)
+    steps = itertools.repeat((max(step_ps, oracle.end_ps // 50), budget), 50)
+    shared = run_core(plan, steps=steps, owners=lambda: draw.integers(0, draw.integers(1, 5), plan.node_count))
+    assert_same(plan, oracle, shared, f"threads {seed}")
+    assert [verdict for verdict in shared.verdicts if not verdict[1]] == []
+    assert shared.digest == run_core(plan).digest
+
+
 @example_settings(0.2)
 @given(plans(), st.sampled_from([1, 3, 40]))
 def test_port_table_sums_to_the_packets(plan: Plan, intervals: int) -> None:

@@ -14,9 +14,10 @@ from tests.property.strategies import IN_CORE, example_settings, plans
 @example_settings(share=0.3)
 def test_fixed_memory_is_known_to_the_byte(data):
     plan = data.draw(plans(IN_CORE))
-    engine = Engine(plan)
+    threads = data.draw(st.integers(1, 3))
+    engine = Engine(plan, threads=threads)
     before = engine.memory_bytes()
-    predicted = footprint(counts_of(plan))
+    predicted = footprint(counts_of(plan, threads))
     for kind in ("actions", "weights", "credits", "receivers", "watchdogs", "reads"):
         if getattr(counts_of(plan), kind):
             event(kind)

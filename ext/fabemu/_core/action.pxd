@@ -20,7 +20,7 @@ from .receiver cimport host_receiver_rate, host_storm
 from .stats cimport drop_record, stats_paused
 from .switch cimport switch_flush
 from .trace cimport event_record
-from .wake cimport events_count, port_kick, wake_at
+from .wake cimport worker_of, events_count, port_kick, wake_at
 from .watch cimport watch_changed
 
 
@@ -158,7 +158,7 @@ cdef inline void link_loss(engine_t* e, int32_t port_id, uint32_t kinds, int32_t
         if (kinds >> kind) & 1:
             e.loss_row[8 * port_id + kind] = row
     e.link_watch |= WATCH_LOSS
-    peer_node = e.ports[port_id].peer_node
+    peer_node = e.plan.port_node[e.plan.port_peer[port_id]]
     if not e.lossy[port_id] and peer_node >= e.plan.host_count:
         # Frames that are lost on their way in are for the exact path; some may come long after the rule has ended.
         fault_begin(&e.switches[peer_node - e.plan.host_count])
@@ -260,7 +260,7 @@ cdef inline void action_perform(engine_t* e, worker_t* w, int64_t index, ps_t no
     elif kind == ACTION_RECEIVER:
         host_receiver_rate(e, target, value, now)
     if w.least_ps < FOREVER:
-        wake_at(e, e.ports[target].node, w.least_ps)
+        wake_at(e, worker_of(e, e.ports[target].node), e.ports[target].node, w.least_ps)
 
 
 cdef inline void actions_run(engine_t* e, worker_t* w) noexcept nogil:

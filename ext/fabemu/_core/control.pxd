@@ -35,7 +35,7 @@ cdef inline void control_push(engine_t* e, worker_t* w, int32_t port_id, int32_t
                               const control_t* entry) noexcept nogil:
     cdef control_queue_t* queue = outbox_control(e, port_id, klass)
     if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not ring_grow(&e.arena, <void**>&queue.buffer, &queue.mask, <uint32_t>queue.head, 4, sizeof(control_t)):
+        if not ring_grow(w.arena, <void**>&queue.buffer, &queue.mask, <uint32_t>queue.head, 4, sizeof(control_t)):
             e.fault.code = FAULT_MEMORY
             return
     queue.buffer[queue.tail & queue.mask] = entry[0]
@@ -58,7 +58,7 @@ cdef inline void host_count(engine_t* e, worker_t* w, port_t* port, int32_t port
     w.packet_hops += 1
     w.sent += 1
     w.sent_bytes += size
-    e.last_hop_ps = now
+    w.last_hop_ps = now
 
 
 cdef inline int64_t control_bytes(const engine_t* e, const control_queue_t* queue) noexcept nogil:

@@ -127,7 +127,7 @@ cdef inline void creation_init(engine_t* e, creation_t* c) noexcept nogil:
         c.lists[port].available_ps = FOREVER
     for op in range(e.plan.op_count):
         if e.plan.op_dependency_count[op] == 0:
-            timed_push(e, &c.starts, e.plan.op_start_ps[op], op, e.plan.op_host[op])
+            timed_push(e, e.worker, &c.starts, e.plan.op_start_ps[op], op, e.plan.op_host[op])
     creation_await_flows(e, c)
 
 
@@ -167,7 +167,7 @@ cdef inline void creation_started(engine_t* e, creation_t* c, int32_t port_id) n
 cdef inline void creation_send_pfc(engine_t* e, worker_t* w, creation_t* c, int32_t port_id, int32_t klass, bint xoff,
                                    ps_t now) noexcept nogil:
     """Queue one PFC frame for one class; it leaves now if the port is idle."""
-    cdef pending_t* frame = pending_push(e, &e.pendings[port_id])
+    cdef pending_t* frame = pending_push(e, w, &e.pendings[port_id])
     if frame == NULL:
         return
     frame.time_ps = now
@@ -209,7 +209,7 @@ cdef inline void creation_switch_transmit(engine_t* e, worker_t* w, creation_t* 
         port.last_class = <uint8_t>klass
         packet = &queue.buffer[queue.head & queue.mask]
         ingress_id = first_port + packet.ingress
-        if switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now):
+        if switch_dequeue(e, w, mmu, first_port, port, port_id, klass, queue, now):
             pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
             creation_send_pfc(e, w, c, ingress_id, klass, False, now)
         switch_send(e, w, port, port_id, klass, queue, packet, now)
@@ -472,7 +472,7 @@ cdef inline void creation_event(engine_t* e, worker_t* w, creation_t* c, const c
 
 cdef inline int32_t run_creation(engine_t* e, creation_t* c, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
     """Step the global heap, as window.run_windows does for windows."""
-    cdef worker_t* w = &e.worker
+    cdef worker_t* w = e.worker
     cdef creation_event_t event
     while True:
         if w.packet_hops >= hop_limit:

@@ -12,7 +12,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlike
 from .memory cimport ring_grow
 from .packet cimport packet_class, packet_shape, packet_t, packet_words
 from .state cimport credit_port_t, engine_t, lane_t, port_t, totals_t, worker_t
-from .link cimport link_begin, link_commit, link_wire_ps
+from .link cimport link_begin, link_commit, link_peer, link_wire_ps
 from .pfc cimport pfc_send, pfc_set_refresh
 from .stats cimport drop_record
 from .wake cimport port_kick
@@ -32,7 +32,7 @@ cdef inline bint credit_suffices(const engine_t* e, const port_t* port, int32_t 
     """Whether the peer has room for a frame, as far as this end of a link with credits knows."""
     cdef const lane_t* lane = &e.lanes[<int64_t>port_id * e.plan.class_count + klass]
     return (lane.sent - lane.known + credit_blocks(frame_bytes)
-            <= e.lanes[<int64_t>port.peer * e.plan.class_count + klass].capacity)
+            <= e.lanes[<int64_t>link_peer(e, port) * e.plan.class_count + klass].capacity)
 
 
 cdef inline void credit_spend(engine_t* e, int32_t port_id, int32_t klass, int64_t frame_bytes) noexcept nogil:
@@ -59,7 +59,7 @@ cdef inline void credit_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     """Put one credit frame on the wire; the port is free."""
     cdef const lane_t* lanes = &e.lanes[<int64_t>port_id * e.plan.class_count]
     cdef ps_t interval_ps = e.plan.port_credit_refresh_ps[port_id]
-    cdef totals_t* totals = credit_ring_put(e, &e.credits[port.peer])
+    cdef totals_t* totals = credit_ring_put(e, w, &e.credits[port.peer])
     cdef int64_t total = 0
     cdef int32_t klass
     cdef packet_t* packet
@@ -98,10 +98,10 @@ cdef inline void pending_send(engine_t* e, worker_t* w, port_t* port, int32_t po
     pfc_send(e, w, port, port_id, port.xoff_mask, e.plan.lossless_mask, now)
 
 
-cdef inline totals_t* credit_ring_put(engine_t* e, credit_port_t* ring) noexcept nogil:
+cdef inline totals_t* credit_ring_put(engine_t* e, worker_t* w, credit_port_t* ring) noexcept nogil:
     """Room for the totals of one more credit frame in flight."""
     if unlikely(ring.tail - ring.head == ring.mask + 1):
-        if not ring_grow(&e.arena, <void**>&ring.ring, &ring.mask, ring.head, 4, sizeof(totals_t)):
+        if not ring_grow(w.arena, <void**>&ring.ring, &ring.mask, ring.head, 4, sizeof(totals_t)):
             e.fault.code = FAULT_MEMORY
             return NULL
     ring.tail += 1
@@ -166,5 +166,5 @@ cdef inline void credit_link_up(engine_t* e, port_t* port, int32_t port_id) noex
     port.pfc_pending &= <uint8_t>~PENDING_CREDIT
     port.refresh_ps = FOREVER
     for klass in range(e.plan.class_count):
-        e.lanes[<int64_t>port.peer * e.plan.class_count + klass].known = (
+        e.lanes[<int64_t>link_peer(e, port) * e.plan.class_count + klass].known = (
             e.lanes[<int64_t>port_id * e.plan.class_count + klass].freed)

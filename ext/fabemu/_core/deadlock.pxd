@@ -9,6 +9,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, ps_t, EVENT_ROW_DEADLO
                      UNUSUAL_CLASS_MAP)
 from .state cimport engine_t, worker_t, pause_t, port_t, queue_t, switch_t
 from .credit cimport credit_blocks, credit_limits, credit_suffices
+from .link cimport link_enters_switch, link_peer
 from .mmu cimport mmu_threshold_of
 from .packet cimport packet_t, packet_class
 from .trace cimport event_record
@@ -74,8 +75,9 @@ cdef inline bint stays_paused(const engine_t* e, int32_t port_id, int32_t klass,
     cdef const switch_t* mmu = &e.switches[e.ports[port_id].node - e.plan.host_count]
     cdef int64_t use
     if credit_limits(e, port_id):
+        use = head_bytes(e, link_peer(e, &e.ports[port_id]), klass)
         return (e.lanes[<int64_t>port_id * e.plan.class_count + klass].capacity
-                - stuck_bytes(e, port_id, klass, 64) // 64 < credit_blocks(head_bytes(e, e.ports[port_id].peer, klass)))
+                - stuck_bytes(e, port_id, klass, 64) // 64 < credit_blocks(use))
     use = stuck_over(e, port_id, klass)
     if use > 0 and use + <int64_t>pg.xon_offset_bytes > mmu_threshold_of(e, mmu, pg, mmu.pool_bytes - pool_bytes):
         return True
@@ -90,7 +92,7 @@ cdef inline bint more_can_come(const engine_t* e, int32_t port_id, int32_t klass
     cdef const packet_t* packet
     cdef uint32_t position = port.head
     if (e.switches[port.node - e.plan.host_count].unusual
-            | e.switches[port.peer_node - e.plan.host_count].unusual) & UNUSUAL_CLASS_MAP:
+            | e.switches[e.plan.port_node[link_peer(e, port)] - e.plan.host_count].unusual) & UNUSUAL_CLASS_MAP:
         return True
     while position != port.tail:
         packet = &port.ring[position & port.mask]
@@ -109,11 +111,11 @@ cdef inline int64_t head_bytes(const engine_t* e, int32_t port_id, int32_t klass
 cdef inline bint is_held_up(const engine_t* e, int32_t port_id, int32_t klass, ps_t now) noexcept nogil:
     """Whether a queue with frames lacks credits, or is paused by a standing XOFF and no watchdog will free it."""
     cdef const port_t* port = &e.ports[port_id]
-    cdef const pause_t* pause = &e.pauses[2 * (<int64_t>port.peer * e.plan.class_count + klass)]
+    cdef const pause_t* pause = &e.pauses[2 * (<int64_t>link_peer(e, port) * e.plan.class_count + klass)]
     cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
     if credit_limits(e, port_id):
         return not credit_suffices(e, port, port_id, klass, head_bytes(e, port_id, klass))
-    if not (e.ports[port.peer].xoff_mask >> klass) & 1 or e.queues[index].pause_until_ps <= now:
+    if not (e.ports[link_peer(e, port)].xoff_mask >> klass) & 1 or e.queues[index].pause_until_ps <= now:
         return False
     if pause.start_ps < 0 or pause.start_ps > now:
         # It is paused by an XOFF before this one, whose XON is still on its way.
@@ -128,7 +130,7 @@ cdef inline bint deadlock_candidates(engine_t* e, ps_t now) noexcept nogil:
     cdef uint8_t mask
     cdef bint found = False
     for port_id in range(e.host_port_count, e.plan.port_count):
-        mask = e.ports[port_id].waiting_mask if e.ports[port_id].peer_node >= e.plan.host_count else 0
+        mask = e.ports[port_id].waiting_mask if link_enters_switch(e, &e.ports[port_id]) else 0
         for klass in range(e.plan.class_count if mask else 0):
             if (mask >> klass) & 1 and not is_held_up(e, port_id, klass, now):
                 mask &= <uint8_t>~(1 << klass)
@@ -145,8 +147,8 @@ cdef inline bint deadlock_reduce(engine_t* e, int32_t node) noexcept nogil:
     cdef uint8_t kept
     cdef bint struck = False
     for port_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
-        waiting_id = e.ports[port_id].peer
-        mask = e.stuck_mask[waiting_id] if e.ports[port_id].peer_node >= e.plan.host_count else 0
+        waiting_id = link_peer(e, &e.ports[port_id])
+        mask = e.stuck_mask[waiting_id] if link_enters_switch(e, &e.ports[port_id]) else 0
         if mask == 0:
             continue
         if pool_bytes < 0:
@@ -179,14 +181,15 @@ cdef inline bint deadlock_find(engine_t* e, ps_t now) noexcept nogil:
 
 cdef inline int32_t waits_for(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
     """The stuck egress port at the next switch that holds most of what this queue waits for; lowest port on ties."""
-    cdef const port_t* port = &e.ports[port_id]
+    cdef int32_t ingress_id = link_peer(e, &e.ports[port_id])
+    cdef int32_t node = e.plan.port_node[ingress_id]
     cdef int32_t egress_id
     cdef int32_t best = -1
     cdef int64_t most = 0
     cdef int64_t waiting
-    for egress_id in range(e.plan.node_port_start[port.peer_node], e.plan.node_port_start[port.peer_node + 1]):
+    for egress_id in range(e.plan.node_port_start[node], e.plan.node_port_start[node + 1]):
         if (e.stuck_mask[egress_id] >> klass) & 1:
-            waiting = waiting_bytes(e, port.peer, klass, egress_id, 1)
+            waiting = waiting_bytes(e, ingress_id, klass, egress_id, 1)
             if waiting > most:
                 most = waiting
                 best = egress_id

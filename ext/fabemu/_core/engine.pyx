@@ -9,12 +9,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, NONE, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ,
+from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ,
                      WATCH_RECORD)
 from .action cimport actions_init
+from .crew cimport crew_end, crew_new, crew_t
 from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
-from .inbox cimport INBOX_BUCKETS
 from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
 from .footprint cimport footprint_accounts, footprint_fabric, footprint_operations, shape_t
@@ -26,14 +26,15 @@ from .pfc cimport pause_row
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
-from .state cimport (bound_t, control_t, engine_t, express_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t,
-                     queue_t, ready_t, record_buffer_t, rx_t, switch_t, timed_t, worker_t)
+from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t, ready_t,
+                     record_buffer_t, rx_t, switch_t, timed_t, worker_t)
 from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .transport cimport transport_holds, transport_init
-from .wake cimport WHEEL_SLOTS, wake_far
+from .wake cimport wake_far
+from .workers cimport worker_free, workers_carved_bytes, workers_make, workers_share
 from .watchdog cimport watchdogs_make
-from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows
+from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows, window_step
 
 FAULT_TEXTS = {
     1: "time ran backwards at a device",
@@ -81,6 +82,11 @@ cdef enum:
     WINDOW_PS_MAX = 16777216
 
 
+cdef void worker_step(void* engine, int32_t index) noexcept nogil:
+    """The share of a thread in a window."""
+    window_step(<engine_t*>engine, (<engine_t*>engine).workers[index])
+
+
 class EngineMemoryError(MemoryError):
     """The core could not get memory in mid-run."""
 
@@ -98,9 +104,13 @@ cdef class Engine:
         Let switches that can meet no threshold serve each egress port by itself. Results do not depend on it.
     window_divisor : int
         Cut windows this much shorter than the lookahead allows. Results do not depend on it.
+    threads : int
+        Most threads that `share` may have devices shared among; 1 to 1024.
 
     Raises
     ------
+    ValueError
+        The plan is not one that the core can step.
     MemoryError
         The state of the fabric does not fit.
     """
@@ -111,7 +121,7 @@ cdef class Engine:
     cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
 
-    def __cinit__(self, plan, *, bint packets=False, bint express=True, int window_divisor=1):
+    def __cinit__(self, plan, *, bint packets=False, bint express=True, int window_divisor=1, int threads=1):
         self.e = <engine_t*>calloc(1, sizeof(engine_t))
         if self.e == NULL:
             raise MemoryError("the engine does not fit")
@@ -119,17 +129,61 @@ cdef class Engine:
         self.finished = False
         self.last_status = RUNNING
         self._read_plan(plan)
-        self._allocate(packets, express)
+        self._allocate(packets, express, threads)
         self._set_window(window_divisor)
-        self.fixed_bytes = self.e.arena.carved_bytes
+        self.fixed_bytes = workers_carved_bytes(self.e)
         if plan.scheduler == SCHEDULER_CREATION:
             self.e.creation = zeroed(&self.e.arena, 1, sizeof(creation_t))
-            self.fixed_bytes = self.e.arena.carved_bytes
+            self.fixed_bytes = workers_carved_bytes(self.e)
             creation_init(self.e, <creation_t*>self.e.creation)
         else:
             for host in range(self.e.plan.host_count):
                 if plan.host_op_start[host + 1] > plan.host_op_start[host]:
-                    wake_far(self.e, host, plan.op_start_ps[plan.host_op[plan.host_op_start[host]]])
+                    wake_far(self.e, self.e.worker, host, plan.op_start_ps[plan.host_op[plan.host_op_start[host]]])
+
+    def share(self, owners):
+        """Have devices stepped side by side by several threads from now on. Results do not depend on it.
+
+        Parameters
+        ----------
+        owners : (N,) int array
+            Thread that steps each device, from 0; thread 0 is the caller of `run`. All 0: no other thread is used.
+
+        Raises
+        ------
+        ValueError
+            A number is out of the range that the engine was made for, or the engine cannot be shared: the classic and
+            the compatibility scheduler run one event after the other, and credits are known to both ends of a link.
+        OSError
+            The system gives no more threads.
+        MemoryError
+            No memory for the mail between threads.
+        """
+        cdef engine_t* e = self.e
+        owners = np.ascontiguousarray(owners, dtype="i4")
+        cdef int32_t count = int(owners.max(initial=0)) + 1
+        if len(owners) != e.plan.node_count or owners.min(initial=0) < 0 or count > e.worker_count:
+            raise ValueError(f"each of {e.plan.node_count} devices has a thread from 0 to {e.worker_count - 1}")
+        if count > 1 and not self.can_share:
+            raise ValueError("this engine runs on one thread only")
+        if e.crew != NULL and (<crew_t*>e.crew).size != count - 1:
+            crew_end(<crew_t*>e.crew)
+            e.crew = NULL
+        if count > 1 and e.crew == NULL:
+            e.crew = crew_new(e, worker_step, count - 1)
+            if e.crew == NULL:
+                raise OSError(f"the system gives no {count - 1} threads")
+        workers_share(e, <const int32_t*>pointer(owners), count)
+
+    @property
+    def can_share(self):
+        """Whether the devices can be shared among threads."""
+        return not self.e.by_heap and self.e.creation == NULL and self.e.lanes == NULL
+
+    @property
+    def threads(self):
+        """Threads that step devices."""
+        return self.e.crew_size
 
     cdef _read_plan(self, plan):
         """Borrow the plan's arrays."""
@@ -255,7 +309,7 @@ cdef class Engine:
             nic.rate_hai_bps = plan.nic_rate_hai_bps[index]
             nic.rate_min_bps = plan.nic_rate_min_bps[index]
 
-    cdef _allocate(self, bint packets, bint express):
+    cdef _allocate(self, bint packets, bint express, int32_t threads):
         """All state, sized by the fabric and the list of operations; rings and pools grow with what is in flight."""
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
@@ -282,11 +336,14 @@ cdef class Engine:
         e.frame_bytes_max = <int32_t>max(frame_bytes_of(e, p.mtu_bytes, max(p.reth_bytes, p.aeth_bytes)),
                                          p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.read_request_bytes)
         actions_init(e, plan)
-        e.ports = <port_t*>zeroed(&e.arena, p.port_count, sizeof(port_t))
+        # Behind the ports: those that stand for ports of another worker's devices.
+        e.ports = <port_t*>zeroed(&e.arena, p.port_count * (2 if threads > 1 else 1), sizeof(port_t))
         e.queues = <queue_t*>zeroed(&e.arena, queue_count, sizeof(queue_t))
         e.pauses = <pause_t*>zeroed(&e.arena, 2 * queue_count, sizeof(pause_t))
         e.pendings = <pending_queue_t*>zeroed(&e.arena, p.port_count, sizeof(pending_queue_t))
-        e.port_next_ps = times(&e.arena, p.port_count, FOREVER)
+        e.port_next_ps = times(&e.arena, p.port_count * (2 if threads > 1 else 1), FOREVER)
+        for index in range(p.port_count if threads > 1 else 0):
+            e.ports[p.port_count + index].mask = <uint32_t>0xffffffff
         e.port_dirty = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
         for index in range(p.port_count):
             port = &e.ports[index]
@@ -356,8 +413,8 @@ cdef class Engine:
         e.outboxes = <outbox_t*>zeroed(&e.arena, <size_t>e.host_port_count * p.class_count, sizeof(outbox_t))
         for index in range(<int64_t>e.host_port_count * p.class_count):
             e.outboxes[index].control.mask = <uint32_t>0xffffffff
-        e.wheel_stride = (p.node_count + 7) // 8 * 8
-        e.wheel = <uint8_t*>zeroed(&e.arena, WHEEL_SLOTS * e.wheel_stride, 1)
+        # One entry per port of the largest device.
+        workers_make(e, threads, int(np.diff(plan.node_port_start).max(initial=1)))
         e.node_far_ps = times(&e.arena, p.node_count, FOREVER)
         e.qp_slot = <int32_t*>zeroed(&e.arena, p.qp_count, sizeof(int32_t))
         e.rx_slot = <int32_t*>zeroed(&e.arena, p.qp_count, sizeof(int32_t))
@@ -376,35 +433,6 @@ cdef class Engine:
         e.op_retransmissions = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
         e.op_cnps = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
         e.op_marks = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
-        e.worker.seed = p.seed
-        e.worker.inbox_capacity = 256
-        e.worker.inbox = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))
-        e.worker.inbox_spare = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))
-        e.worker.buckets = <uint32_t*>zeroed(&e.arena, INBOX_BUCKETS, sizeof(uint32_t))
-        e.worker.heap_capacity = 256
-        e.worker.heap = <uint64_t*>zeroed(&e.arena, 256, sizeof(uint64_t))
-        # One entry per port of the largest device, and room for choices that are asked for again within an instant.
-        count = int(np.diff(plan.node_port_start).max(initial=1))
-        e.worker.arrivals = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
-        e.worker.due = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
-        e.worker.due_bytes = <int64_t*>zeroed(&e.arena, count, sizeof(int64_t))
-        e.worker.due_classes = <uint32_t*>zeroed(&e.arena, count, sizeof(uint32_t))
-        e.worker.due_end = <uint32_t*>zeroed(&e.arena, count, sizeof(uint32_t))
-        e.worker.express_capacity = 256
-        e.worker.express = <express_t*>zeroed(&e.arena, 256, sizeof(express_t))
-        e.worker.bound = <bound_t*>zeroed(&e.arena, count, sizeof(bound_t))
-        for index in range(count):
-            e.worker.bound[index].head = NONE
-        e.worker.egress = <int32_t*>zeroed(&e.arena, count, sizeof(int32_t))
-        e.worker.choice_capacity = 4 * count + 64
-        e.worker.choices = <int32_t*>zeroed(&e.arena, e.worker.choice_capacity, sizeof(int32_t))
-        e.worker.ties = <uint64_t*>zeroed(&e.arena, 4 * count + 64, sizeof(uint64_t))
-        e.worker.flows.size = sizeof(flow_row_t)
-        e.worker.ports.size = sizeof(port_row_t)
-        e.worker.pauses.size = sizeof(pause_row_t)
-        e.worker.drop_rows.size = sizeof(drop_row_t)
-        e.worker.packets.size = sizeof(packet_row_t)
-        e.worker.event_rows.size = sizeof(event_row_t)
         e.stuck_mask = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
         e.deadlock_next_ps = p.deadlock_interval_ps if p.deadlock_interval_ps > 0 else FOREVER
         if np.isin(plan.action_kind, HOST_ACTIONS).any():
@@ -443,12 +471,10 @@ cdef class Engine:
         if e.switches != NULL:
             for index in range(e.plan.node_count - e.plan.host_count):
                 free(e.switches[index].held)
-        free(e.worker.flows.data)
-        free(e.worker.ports.data)
-        free(e.worker.pauses.data)
-        free(e.worker.drop_rows.data)
-        free(e.worker.packets.data)
-        free(e.worker.event_rows.data)
+        if e.crew != NULL:
+            crew_end(<crew_t*>e.crew)
+        for index in range(e.worker_count):
+            worker_free(e, e.workers[index])
         arena_free(&e.arena)
         free(e)
 
@@ -487,9 +513,9 @@ cdef class Engine:
             if e.creation != NULL:
                 status = run_creation(e, <creation_t*>e.creation, stop, limit)
             elif e.by_heap:
-                status = run_heap(e, &e.worker, stop, limit)
+                status = run_heap(e, stop, limit)
             else:
-                status = run_windows(e, &e.worker, stop, limit)
+                status = run_windows(e, stop, limit)
         self.last_status = status
         if e.fault.code == FAULT_MEMORY:
             raise EngineMemoryError("the engine ran out of memory")
@@ -579,7 +605,7 @@ cdef class Engine:
         dict of str to structured numpy array
             Tables ``flows``, ``ports``, ``pauses``, ``drops``, ``packets``, ``events``; see docs/TRACES.md.
         """
-        cdef worker_t* w = &self.e.worker
+        cdef worker_t* w = self.e.worker
         flows = self._take(&w.flows, _FLOW)
         ports = self._take(&w.ports, _PORT)
         table = np.empty(len(ports), dtype=[
@@ -671,7 +697,7 @@ cdef class Engine:
     def finish(self):
         """Close the open interval and the standing pauses; drain once more afterwards."""
         cdef engine_t* e = self.e
-        cdef worker_t* w = &e.worker
+        cdef worker_t* w = e.worker
         cdef ps_t end_ps = self.now_ps
         cdef int32_t port, klass, index
         cdef pause_t* pause
@@ -721,7 +747,7 @@ cdef class Engine:
 
     def totals(self):
         """Counters of the whole run, by name."""
-        cdef worker_t* w = &self.e.worker
+        cdef worker_t* w = self.e.worker
         return {
             "packet_hops": w.packet_hops,
             "events": w.events,
@@ -811,8 +837,8 @@ def footprint(**counts):
     counts
         By name, what is not 0: ``hosts``, ``nodes``, ``ports``, ``host_ports``, ``classes``, ``lossless`` (of the
         classes), ``widest_ports`` (of the device with the most), ``port_pairs`` (sum over the switches of the square
-        of their ports), ``qps``, ``ops``, ``profiles`` (of NICs), ``epochs`` (of routes); and whether there are
-        ``actions``, ``weights``, ``credits``, ``receivers`` (actions of hosts), ``watchdogs``, ``reads``,
+        of their ports), ``qps``, ``ops``, ``profiles`` (of NICs), ``epochs`` (of routes), ``threads``; and whether
+        there are ``actions``, ``weights``, ``credits``, ``receivers`` (actions of hosts), ``watchdogs``, ``reads``,
         ``creation`` (the compatibility scheduler).
 
     Returns
@@ -835,6 +861,7 @@ def footprint(**counts):
     s.op_count = counts.pop("ops", 0)
     s.profile_count = counts.pop("profiles", 0)
     s.epoch_count = counts.pop("epochs", 0)
+    s.thread_count = max(1, counts.pop("threads", 1))
     s.has_actions = counts.pop("actions", False)
     s.has_weights = counts.pop("weights", False)
     s.has_credits = counts.pop("credits", False)

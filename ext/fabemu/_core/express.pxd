@@ -25,7 +25,7 @@ from .wake cimport events_count, port_expect
 
 
 cdef inline bint express_grow(engine_t* e, worker_t* w) noexcept nogil:
-    if not array_grow(&e.arena, <void**>&w.express, w.express_capacity, 2 * w.express_capacity, sizeof(express_t)):
+    if not array_grow(w.arena, <void**>&w.express, w.express_capacity, 2 * w.express_capacity, sizeof(express_t)):
         e.fault.code = FAULT_MEMORY
         return False
     w.express_capacity *= 2
@@ -247,8 +247,8 @@ cdef inline void express_sort(engine_t* e, worker_t* w, int32_t local) noexcept 
     w.express[last].next = -1
 
 
-cdef inline void express_leave(engine_t* e, switch_t* mmu, int32_t first_port, port_t* port, queue_t* queue,
-                               const express_t* entry) noexcept nogil:
+cdef inline void express_leave(engine_t* e, worker_t* w, switch_t* mmu, int32_t first_port, port_t* port,
+                               queue_t* queue, const express_t* entry) noexcept nogil:
     """A frame that still waits at the end of the visit: charge it and put it into its queue."""
     cdef queue_t* pg = &e.queues[<int64_t>(first_port + entry.ingress) * e.plan.class_count + entry.klass]
     cdef packet_t* place
@@ -258,7 +258,7 @@ cdef inline void express_leave(engine_t* e, switch_t* mmu, int32_t first_port, p
     else:
         mmu.lossy_bytes += entry.packet.size
     if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not packets_grow(&e.arena, &queue.buffer, &queue.mask, queue.head):
+        if not packets_grow(w.arena, &queue.buffer, &queue.mask, queue.head):
             e.fault.code = FAULT_MEMORY
             return
     place = &queue.buffer[queue.tail & queue.mask]
@@ -330,7 +330,7 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
                     packet = NULL
                     continue
                 if entry == NULL:
-                    switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now)
+                    switch_dequeue(e, w, mmu, first_port, port, port_id, klass, queue, now)
                 else:
                     stats_area(queue, now)
                     queue.bytes -= packet.size
@@ -364,7 +364,7 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
                     entry.queue_next = -1
                 elif eligible_ps >= w.limit_ps:
                     # It stays, and so will all that follow it in its class.
-                    express_leave(e, mmu, first_port, port, queue, entry)
+                    express_leave(e, w, mmu, first_port, port, queue, entry)
                     port.waiting_mask |= <uint8_t>(1 << klass)
                     e.port_dirty[port_id] = 1
                 else:
@@ -401,7 +401,7 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
         fresh &= fresh - 1
         arriving = heads[klass]
         while arriving >= 0:
-            express_leave(e, mmu, first_port, port, &queues[klass], &arrivals[arriving])
+            express_leave(e, w, mmu, first_port, port, &queues[klass], &arrivals[arriving])
             arriving = arrivals[arriving].queue_next
     port.kick_ps = next_ps
     if next_ps < FOREVER:

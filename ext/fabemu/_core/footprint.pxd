@@ -5,12 +5,12 @@ Invariant footprint_fabric + footprint_operations is what the arena of an engine
           byte; a new array of `_allocate`, `actions_init`, `options_init`, `receivers_make` or `watchdogs_make` has its
           line here.
 """
-from .types cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t
+from .types cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, ps_t
 from .inbox cimport INBOX_BUCKETS
 from .memory cimport zeroed_bytes
 from .plan cimport nic_profile_t
-from .state cimport (bound_t, credit_port_t, express_t, host_t, lane_t, outbox_t, pause_t, pending_queue_t, port_t,
-                     queue_t, receiver_t, schedule_t, switch_t, watch_t, watchdog_t)
+from .state cimport (bound_t, credit_port_t, express_t, host_t, lane_t, mailbox_t, outbox_t, pause_t, pending_queue_t,
+                     port_t, queue_t, receiver_t, schedule_t, switch_t, watch_t, watchdog_t, worker_t)
 from .wake cimport WHEEL_SLOTS
 
 # What the size of the fixed state depends on.
@@ -27,6 +27,7 @@ cdef struct shape_t:
     int64_t op_count
     int64_t profile_count         # of NICs
     int64_t epoch_count           # of routes
+    int64_t thread_count          # most that may step it
     bint has_actions
     bint has_weights
     bint has_credits
@@ -39,7 +40,7 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
     """Bytes for devices, ports and the one that steps them."""
     cdef int64_t queue_count = s.port_count * s.class_count
     cdef int64_t switch_count = s.node_count - s.host_count
-    cdef int64_t stride = (s.node_count + 7) // 8 * 8
+    cdef int64_t mirrored = 2 if s.thread_count > 1 else 1
     cdef int64_t total = zeroed_bytes(s.profile_count, sizeof(nic_profile_t))
     if s.has_actions:
         total += 2 * zeroed_bytes(s.port_count, 1)
@@ -47,11 +48,11 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
         total += zeroed_bytes(queue_count, sizeof(int64_t))
         total += zeroed_bytes(switch_count, sizeof(int64_t))
         total += zeroed_bytes(s.epoch_count, 1)
-    total += zeroed_bytes(s.port_count, sizeof(port_t))
+    total += zeroed_bytes(mirrored * s.port_count, sizeof(port_t))
     total += zeroed_bytes(queue_count, sizeof(queue_t))
     total += zeroed_bytes(2 * queue_count, sizeof(pause_t))
     total += zeroed_bytes(s.port_count, sizeof(pending_queue_t))
-    total += zeroed_bytes(s.port_count, sizeof(ps_t))
+    total += zeroed_bytes(mirrored * s.port_count, sizeof(ps_t))
     # port_dirty, pfc_send_mask, pfc_obey_mask, stuck_mask
     total += 4 * zeroed_bytes(s.port_count, 1)
     total += zeroed_bytes(switch_count, sizeof(switch_t))
@@ -64,14 +65,25 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
         total += zeroed_bytes(s.port_count, sizeof(credit_port_t))
     total += zeroed_bytes(s.host_count, sizeof(host_t))
     total += zeroed_bytes(s.host_port_count * s.class_count, sizeof(outbox_t))
-    total += zeroed_bytes(WHEEL_SLOTS * stride, 1)
     total += zeroed_bytes(s.node_count, sizeof(ps_t))
+    total += zeroed_bytes(s.node_count, sizeof(uint16_t))
+    total += zeroed_bytes(s.thread_count, sizeof(worker_t*)) + zeroed_bytes(1, sizeof(worker_t))
+    if s.thread_count > 1:
+        total += zeroed_bytes(s.port_count, sizeof(mailbox_t))
+    total += s.thread_count * footprint_worker(s)
     if s.has_receivers:
         total += zeroed_bytes(s.host_port_count, sizeof(receiver_t))
     if s.has_watchdogs:
         total += zeroed_bytes(switch_count, sizeof(watchdog_t))
         total += zeroed_bytes(queue_count, sizeof(watch_t))
-    # The worker.
+    return total
+
+
+cdef inline int64_t footprint_worker(const shape_t* s) noexcept nogil:
+    """Bytes that each thread has for itself."""
+    cdef int64_t words = (s.node_count + 63) // 64
+    cdef int64_t total = zeroed_bytes(WHEEL_SLOTS * words, sizeof(uint64_t))
+    total += zeroed_bytes(WHEEL_SLOTS * ((words + 63) // 64), sizeof(uint64_t))
     total += 3 * zeroed_bytes(256, sizeof(uint64_t))
     total += zeroed_bytes(INBOX_BUCKETS, sizeof(uint32_t))
     total += 3 * zeroed_bytes(s.widest_ports, sizeof(int32_t))

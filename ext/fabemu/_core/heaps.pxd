@@ -43,7 +43,7 @@ cdef inline void events_push(engine_t* e, worker_t* w, uint64_t key) noexcept no
     cdef int32_t index = w.heap_count
     cdef int32_t parent
     if unlikely(index == w.heap_capacity):
-        if not array_grow(&e.arena, <void**>&w.heap, index, 2 * <int64_t>w.heap_capacity, sizeof(uint64_t)):
+        if not array_grow(w.arena, <void**>&w.heap, index, 2 * <int64_t>w.heap_capacity, sizeof(uint64_t)):
             e.fault.code = FAULT_MEMORY
             return
         w.heap_capacity *= 2
@@ -67,13 +67,14 @@ cdef inline bint timed_less(const timed_t* a, const timed_t* b) noexcept nogil:
     return a.time_ps < b.time_ps or (a.time_ps == b.time_ps and a.id < b.id)
 
 
-cdef inline void timed_push(engine_t* e, timed_heap_t* heap, ps_t time_ps, int32_t id, int32_t node) noexcept nogil:
+cdef inline void timed_push(engine_t* e, worker_t* w, timed_heap_t* heap, ps_t time_ps, int32_t id,
+                            int32_t node) noexcept nogil:
     cdef timed_t entry
     cdef int64_t index = heap.count
     cdef int64_t parent, capacity
     if unlikely(index == heap.capacity):
         capacity = 2 * heap.capacity if heap.capacity > 0 else 8
-        if not array_grow(&e.arena, <void**>&heap.entries, index, capacity, sizeof(timed_t)):
+        if not array_grow(w.arena, <void**>&heap.entries, index, capacity, sizeof(timed_t)):
             e.fault.code = FAULT_MEMORY
             return
         heap.capacity = capacity
@@ -160,13 +161,14 @@ cdef inline void ready_remove(ready_heap_t* heap, int32_t qp) noexcept nogil:
         heap.entries[position] = entry
 
 
-cdef inline void ready_push(engine_t* e, ready_heap_t* heap, ps_t ready_ps, int32_t qp, int32_t slot) noexcept nogil:
+cdef inline void ready_push(engine_t* e, worker_t* w, ready_heap_t* heap, ps_t ready_ps, int32_t qp,
+                            int32_t slot) noexcept nogil:
     cdef ready_t entry
     cdef int32_t index = heap.count
     cdef int32_t parent, capacity
     if unlikely(index == heap.capacity):
         capacity = 2 * heap.capacity if heap.capacity > 0 else 4
-        if not array_grow(&e.arena, <void**>&heap.entries, index, capacity, sizeof(ready_t)):
+        if not array_grow(w.arena, <void**>&heap.entries, index, capacity, sizeof(ready_t)):
             e.fault.code = FAULT_MEMORY
             return
         heap.capacity = capacity

@@ -87,4 +87,4 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     if host.op_key_ps < now:
         now = host.op_key_ps
     if now < FOREVER:
-        wake_at(e, node, now)
+        wake_at(e, w, node, now)

@@ -18,8 +18,8 @@ cdef enum:
 cdef inline void inbox_add(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
     cdef int64_t capacity = w.inbox_capacity
     if unlikely(w.inbox_count == w.inbox_capacity):
-        if not (array_grow(&e.arena, <void**>&w.inbox, capacity, 2 * capacity, sizeof(uint64_t))
-                and array_grow(&e.arena, <void**>&w.inbox_spare, capacity, 2 * capacity, sizeof(uint64_t))):
+        if not (array_grow(w.arena, <void**>&w.inbox, capacity, 2 * capacity, sizeof(uint64_t))
+                and array_grow(w.arena, <void**>&w.inbox_spare, capacity, 2 * capacity, sizeof(uint64_t))):
             e.fault.code = FAULT_MEMORY
             return
         w.inbox_capacity = 2 * capacity

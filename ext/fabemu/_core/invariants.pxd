@@ -12,7 +12,7 @@ from .state cimport engine_t, lane_t, queue_t, worker_t
 
 cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bint lossless_guaranteed):
     """(name, whether it holds, what was found) of each."""
-    cdef worker_t* w = &e.worker
+    cdef worker_t* w = e.worker
     cdef plan_t* p = &e.plan
     cdef int64_t on_links = 0, on_links_bytes = 0, queued = 0, queued_bytes = 0, pfc_on_links = 0
     cdef int32_t port, klass, node
@@ -94,7 +94,7 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
             continue
         for klass in range(p.class_count):
             lane = &e.lanes[<int64_t>port * p.class_count + klass]
-            sender = &e.lanes[<int64_t>e.ports[port].peer * p.class_count + klass]
+            sender = &e.lanes[<int64_t>e.plan.port_peer[port] * p.class_count + klass]
             if not (0 <= sender.sent - lane.freed <= lane.capacity and sender.known <= lane.freed):
                 wrong_credits.append((port, klass))
     drained = on_links + queued == 0

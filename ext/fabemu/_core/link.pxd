@@ -13,6 +13,7 @@ from .plan cimport plan_t
 from .rng cimport loss_draw
 from .state cimport engine_t, worker_t, port_t
 from .trace cimport packet_row_t, record_append
+from .mail cimport mail_grow, mail_note
 from .wake cimport wake_at
 
 
@@ -42,6 +43,40 @@ cdef inline ps_t link_wire_ps(const plan_t* plan, const port_t* port, int64_t fr
     if likely(port.ps_per_byte != 0):
         return frame_bytes * <int64_t>port.ps_per_byte
     return time_of_bytes(plan, frame_bytes, port.rate_bps)
+
+
+cdef inline int32_t link_peer(const engine_t* e, const port_t* port) noexcept nogil:
+    """The port at the other end of the cable, which port.peer is not where another thread steps that device."""
+    return port.peer if port.peer < e.plan.port_count else e.ports[port.peer].peer
+
+
+cdef inline bint link_enters_switch(const engine_t* e, const port_t* port) noexcept nogil:
+    return e.plan.port_node[link_peer(e, port)] >= e.plan.host_count
+
+
+cdef inline bint link_grow(engine_t* e, worker_t* w, int32_t receiver_id, uint32_t head) noexcept nogil:
+    """Make room for more packets in flight towards a port; False, and a fault, if there is no memory."""
+    cdef port_t* receiver = &e.ports[receiver_id]
+    cdef bint grown
+    if unlikely(receiver_id >= e.plan.port_count):
+        grown = mail_grow(e, w, receiver_id)
+    else:
+        grown = packets_grow(w.arena, &receiver.ring, &receiver.mask, head)
+    if not grown:
+        e.fault.code = FAULT_MEMORY
+    return grown
+
+
+cdef inline void link_announce(engine_t* e, worker_t* w, const port_t* port, ps_t arrival_ps) noexcept nogil:
+    """Packets are in flight, the first of them arrives at `arrival_ps`: see that the receiver is awake then."""
+    if arrival_ps >= e.port_next_ps[port.peer]:
+        # It is awake before, and its visit wakes it again for what is left.
+        return
+    e.port_next_ps[port.peer] = arrival_ps
+    if unlikely(port.peer_node < 0):
+        mail_note(w, port.peer)
+    else:
+        wake_at(e, w, port.peer_node, arrival_ps)
 
 
 cdef inline uint64_t link_digest(uint64_t digest, uint64_t name, uint32_t shape, ps_t now) noexcept nogil:
@@ -94,8 +129,7 @@ cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t
         e.fault.port = port_id
         return NULL
     if unlikely(receiver.tail - receiver.head == receiver.mask + 1):
-        if not packets_grow(&e.arena, &receiver.ring, &receiver.mask, receiver.head):
-            e.fault.code = FAULT_MEMORY
+        if not link_grow(e, w, port.peer, receiver.head):
             return NULL
     port.busy_until_ps = now + wire_ps
     port.busy_ps += wire_ps
@@ -112,10 +146,7 @@ cdef inline void link_commit(engine_t* e, worker_t* w, port_t* port, int32_t por
     if unlikely(e.link_watch):
         link_look(e, w, port, port_id, packet, now)
     e.ports[port.peer].tail += 1
-    if arrival_ps < e.port_next_ps[port.peer]:
-        # Otherwise the receiver is awake before, and its visit wakes it again for what is left.
-        e.port_next_ps[port.peer] = arrival_ps
-        wake_at(e, port.peer_node, arrival_ps)
+    link_announce(e, w, port, arrival_ps)
 
 
 cdef struct burst_t:
@@ -164,8 +195,7 @@ cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t po
         e.fault.port = port_id
         return
     if unlikely(burst.tail - burst.head == burst.mask + 1):
-        if not packets_grow(&e.arena, &burst.receiver.ring, &burst.receiver.mask, burst.head):
-            e.fault.code = FAULT_MEMORY
+        if not link_grow(e, w, burst.port.peer, burst.head):
             return
         burst.ring = burst.receiver.ring
         burst.mask = burst.receiver.mask
@@ -200,8 +230,6 @@ cdef inline void burst_close(engine_t* e, worker_t* w, burst_t* burst) noexcept 
     port.sent_bytes += burst.bytes
     w.link_sent += burst.count
     w.packet_hops += burst.count
-    e.last_hop_ps = burst.start_ps
+    w.last_hop_ps = burst.start_ps
     burst.receiver.tail = burst.tail
-    if burst.first_arrival_ps < e.port_next_ps[port.peer]:
-        e.port_next_ps[port.peer] = burst.first_arrival_ps
-        wake_at(e, port.peer_node, burst.first_arrival_ps)
+    link_announce(e, w, port, burst.first_arrival_ps)

@@ -33,7 +33,7 @@ cdef inline void host_data(engine_t* e, worker_t* w, int32_t node, const packet_
         if slot == SLOT_DONE:
             nic_on_forgotten(e, w, node, packet, now)
             return
-        slot = rx_begin(e, host, node, qp,
+        slot = rx_begin(e, w, host, node, qp,
                         MODE_SELECTIVE if e.plan.nic[e.plan.host_nic[node]].selective else MODE_PLAIN,
                         <uint32_t>e.plan.qp_src[qp])
         if slot < 0:

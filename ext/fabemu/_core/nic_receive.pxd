@@ -18,17 +18,17 @@ from .operation cimport SLOT_DONE, operation_done
 from .control cimport control_push, nic_kick, outbox_control, psn_ahead, psn_wire
 
 
-cdef inline int32_t rx_take(engine_t* e, host_t* host) noexcept nogil:
+cdef inline int32_t rx_take(engine_t* e, worker_t* w, host_t* host) noexcept nogil:
     cdef int32_t capacity, slot
     if unlikely(host.rx_free < 0):
         capacity = 2 * host.rx_capacity if host.rx_capacity > 0 else 2
-        if not array_grow(&e.arena, <void**>&host.receivers, host.rx_capacity, capacity, sizeof(rx_t)):
+        if not array_grow(w.arena, <void**>&host.receivers, host.rx_capacity, capacity, sizeof(rx_t)):
             e.fault.code = FAULT_MEMORY
             return NONE
-        if e.plan.has_selective and not kept_grow(e, host, capacity):
+        if e.plan.has_selective and not kept_grow(e, w, host, capacity):
             return NONE
         if e.plan.has_read:
-            if not array_grow(&e.arena, <void**>&host.reads, host.rx_capacity, capacity, sizeof(read_t)):
+            if not array_grow(w.arena, <void**>&host.reads, host.rx_capacity, capacity, sizeof(read_t)):
                 e.fault.code = FAULT_MEMORY
                 return NONE
         for slot in range(capacity - 1, host.rx_capacity - 1, -1):
@@ -107,10 +107,10 @@ cdef inline void nic_on_forgotten(engine_t* e, worker_t* w, int32_t node, const 
     nic_kick(e, w, port_id, now)
 
 
-cdef inline int32_t rx_begin(engine_t* e, host_t* host, int32_t node, int32_t qp, uint8_t mode,
+cdef inline int32_t rx_begin(engine_t* e, worker_t* w, host_t* host, int32_t node, int32_t qp, uint8_t mode,
                              uint32_t dst) noexcept nogil:
     """A QP takes a slot at the host that receives its data and answers to `dst`; NONE after a fault."""
-    cdef int32_t slot = rx_take(e, host)
+    cdef int32_t slot = rx_take(e, w, host)
     cdef rx_t* rx
     if slot < 0:
         return slot
@@ -131,7 +131,7 @@ cdef inline int32_t rx_begin(engine_t* e, host_t* host, int32_t node, int32_t qp
     rx.nak_sent = 0
     rx.mode = mode
     if mode == MODE_SELECTIVE:
-        kept_begin(e, &host.kept[slot], e.plan.nic[e.plan.host_nic[node]].selective_window)
+        kept_begin(e, w, &host.kept[slot], e.plan.nic[e.plan.host_nic[node]].selective_window)
     rx.port = ecmp_port(&e.plan, node, rx.group, rx.dst, rx.hash)
     if unlikely(rx.port < 0):
         e.fault.code = FAULT_ROUTE

@@ -30,14 +30,14 @@ cdef inline int64_t frame_bytes_of(const engine_t* e, int64_t payload_bytes, int
     return size if size > e.plan.frame_min_bytes else e.plan.frame_min_bytes
 
 
-cdef inline int32_t qp_take(engine_t* e, host_t* host) noexcept nogil:
+cdef inline int32_t qp_take(engine_t* e, worker_t* w, host_t* host) noexcept nogil:
     cdef int32_t capacity, slot
     if unlikely(host.qp_free < 0):
         capacity = 2 * host.qp_capacity if host.qp_capacity > 0 else 2
-        if not array_grow(&e.arena, <void**>&host.qps, host.qp_capacity, capacity, sizeof(qp_t)):
+        if not array_grow(w.arena, <void**>&host.qps, host.qp_capacity, capacity, sizeof(qp_t)):
             e.fault.code = FAULT_MEMORY
             return NONE
-        if e.plan.has_selective and not sacked_grow(e, host, capacity):
+        if e.plan.has_selective and not sacked_grow(e, w, host, capacity):
             return NONE
         for slot in range(capacity - 1, host.qp_capacity - 1, -1):
             host.qps[slot].free_next = host.qp_free
@@ -69,7 +69,7 @@ cdef inline void qp_offer(engine_t* e, worker_t* w, host_t* host, qp_t* q, int32
         return
     ready_ps = q.next_send_ps if q.next_send_ps > now else now
     q.in_heap = 1
-    ready_push(e, &e.outboxes[<int64_t>q.port * e.plan.class_count + q.klass].ready, ready_ps, q.qp, slot)
+    ready_push(e, w, &e.outboxes[<int64_t>q.port * e.plan.class_count + q.klass].ready, ready_ps, q.qp, slot)
     port = &e.ports[q.port]
     port.waiting_mask |= <uint8_t>(1 << q.klass)
     if ready_ps < port.busy_until_ps:
@@ -89,7 +89,7 @@ cdef inline void qp_set_deadline(engine_t* e, worker_t* w, int32_t node, host_t*
     q.deadline_ps = deadline_ps
     if not q.has_timer:
         q.has_timer = 1
-        timed_push(e, &host.timers, deadline_ps, q.qp, node)
+        timed_push(e, w, &host.timers, deadline_ps, q.qp, node)
         host_set_timer_key(e, w, node)
 
 
@@ -116,11 +116,11 @@ cdef inline void qp_rewind(engine_t* e, qp_t* q) noexcept nogil:
     qp_load_message(e, q)
 
 
-cdef inline int32_t qp_begin(engine_t* e, host_t* host, int32_t node, int32_t qp, uint8_t mode,
+cdef inline int32_t qp_begin(engine_t* e, worker_t* w, host_t* host, int32_t node, int32_t qp, uint8_t mode,
                              uint32_t dst) noexcept nogil:
     """A QP takes a slot at the host that sends its data to `dst`; NONE after a fault."""
     cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
-    cdef int32_t slot = qp_take(e, host)
+    cdef int32_t slot = qp_take(e, w, host)
     cdef qp_t* q
     if slot < 0:
         return NONE
@@ -162,7 +162,7 @@ cdef inline int32_t qp_begin(engine_t* e, host_t* host, int32_t node, int32_t qp
     if mode == MODE_SELECTIVE:
         if q.window_packets == 0 or nic.selective_window < q.window_packets:
             q.window_packets = nic.selective_window
-        sacked_begin(e, &host.sacked[slot], nic.selective_window)
+        sacked_begin(e, w, &host.sacked[slot], nic.selective_window)
     q.port = ecmp_port(&e.plan, node, q.group, q.dst, q.hash)
     if unlikely(q.port < 0):
         e.fault.code = FAULT_ROUTE
@@ -188,7 +188,7 @@ cdef inline void qp_post(engine_t* e, worker_t* w, int32_t node, int32_t qp, ps_
     if slot == SLOT_NEW:
         if e.op_status[e.plan.qp_op[first]] == STATUS_NOT_RUN:
             return
-        slot = qp_begin(e, host, node, qp, MODE_SELECTIVE if nic.selective else MODE_PLAIN,
+        slot = qp_begin(e, w, host, node, qp, MODE_SELECTIVE if nic.selective else MODE_PLAIN,
                         <uint32_t>e.plan.qp_dst[qp])
         if slot < 0:
             return
@@ -352,7 +352,7 @@ cdef inline void qp_on_timer(engine_t* e, worker_t* w, int32_t node, host_t* hos
         return
     if q.deadline_ps > now:
         q.has_timer = 1
-        timed_push(e, &host.timers, q.deadline_ps, q.qp, node)
+        timed_push(e, w, &host.timers, q.deadline_ps, q.qp, node)
         return
     events_count(w, 1, now)
     q.retries += 1

@@ -60,7 +60,7 @@ cdef inline void host_set_timer_key(engine_t* e, worker_t* w, int32_t node) noex
 
 
 cdef inline void host_add_due(engine_t* e, worker_t* w, int32_t node, ps_t time_ps, int32_t op) noexcept nogil:
-    timed_push(e, &e.hosts[node].due, time_ps, op, node)
+    timed_push(e, w, &e.hosts[node].due, time_ps, op, node)
     host_set_op_key(e, w, node)
 
 

@@ -117,7 +117,7 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
     pause.parent_port = NONE
     if pause.egress_port >= 0 and (
             e.queues[<int64_t>pause.egress_port * e.plan.class_count + klass].pause_until_ps > now):
-        pause.parent_port = e.ports[pause.egress_port].peer
+        pause.parent_port = e.plan.port_peer[pause.egress_port]
 
 
 cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
@@ -222,7 +222,7 @@ cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_i
                 packet_shape(packet.size, KIND_PFC, 0), now)
     w.pfc_sent += 1
     e.port_dirty[port_id] = 1
-    effect_ps = port.busy_until_ps + port.delay_ps + e.plan.port_pfc_response_ps[port.peer]
+    effect_ps = port.busy_until_ps + port.delay_ps + e.plan.port_pfc_response_ps[e.plan.port_peer[port_id]]
     for klass in range(e.plan.class_count):
         if (classes >> klass) & 1:
             if (xoff_mask >> klass) & 1:
@@ -250,7 +250,7 @@ cdef inline void pfc_set_refresh(engine_t* e, worker_t* w, port_t* port, int32_t
 cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_id, uint32_t xoff_mask,
                            uint32_t classes, ps_t now) noexcept nogil:
     """A PFC frame takes effect at the port it was sent to."""
-    cdef ps_t pause_ps = e.plan.port_pause_ps[port.peer]
+    cdef ps_t pause_ps = e.plan.port_pause_ps[e.plan.port_peer[port_id]]
     cdef queue_t* queue
     cdef int32_t klass
     cdef bint resumed = False
@@ -282,7 +282,7 @@ cdef inline void pfc_defer(engine_t* e, worker_t* w, port_t* port, int32_t port_
                            uint32_t classes, ps_t time_ps) noexcept nogil:
     """Keep a received frame until its response delay is over."""
     cdef pending_queue_t* pending = &e.pendings[port_id]
-    cdef pending_t* entry = pending_push(e, pending)
+    cdef pending_t* entry = pending_push(e, w, pending)
     if entry == NULL:
         return
     entry.time_ps = time_ps
@@ -324,9 +324,9 @@ cdef inline void pfc_defer_over(engine_t* e, worker_t* w, port_t* port, int32_t 
     pfc_apply(e, w, port, port_id, entry.mask, entry.classes, now)
 
 
-cdef inline pending_t* pending_push(engine_t* e, pending_queue_t* pending) noexcept nogil:
+cdef inline pending_t* pending_push(engine_t* e, worker_t* w, pending_queue_t* pending) noexcept nogil:
     if unlikely(pending.tail - pending.head == pending.mask + 1):
-        if not ring_grow(&e.arena, <void**>&pending.buffer, &pending.mask, pending.head, 4, sizeof(pending_t)):
+        if not ring_grow(w.arena, <void**>&pending.buffer, &pending.mask, pending.head, 4, sizeof(pending_t)):
             e.fault.code = FAULT_MEMORY
             return NULL
     pending.tail += 1

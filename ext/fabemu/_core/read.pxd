@@ -31,7 +31,7 @@ cdef inline void read_set_deadline(engine_t* e, worker_t* w, int32_t node, int32
     read.deadline_ps = now + e.plan.nic[e.plan.host_nic[node]].rto_ps
     if not read.has_timer:
         read.has_timer = 1
-        timed_push(e, &host.timers, read.deadline_ps, host.receivers[slot].qp, node)
+        timed_push(e, w, &host.timers, read.deadline_ps, host.receivers[slot].qp, node)
         host_set_timer_key(e, w, node)
 
 
@@ -85,7 +85,7 @@ cdef inline void read_post(engine_t* e, worker_t* w, int32_t node, int32_t qp, p
     if slot == SLOT_NEW:
         if e.op_status[e.plan.qp_op[first]] == STATUS_NOT_RUN:
             return
-        slot = rx_begin(e, host, node, qp, MODE_READ, <uint32_t>e.plan.qp_dst[qp])
+        slot = rx_begin(e, w, host, node, qp, MODE_READ, <uint32_t>e.plan.qp_dst[qp])
         if slot < 0:
             return
         read = &host.reads[slot]
@@ -161,7 +161,7 @@ cdef inline void read_on_timer(engine_t* e, worker_t* w, int32_t node, int32_t s
         return
     if read.deadline_ps > now:
         read.has_timer = 1
-        timed_push(e, &host.timers, read.deadline_ps, rx.qp, node)
+        timed_push(e, w, &host.timers, read.deadline_ps, rx.qp, node)
         return
     events_count(w, 1, now)
     read.retries += 1
@@ -216,7 +216,7 @@ cdef inline void read_on_request(engine_t* e, worker_t* w, int32_t node, const p
     if slot < 0:
         if not again and (slot == SLOT_DONE or psn_ahead(e, packet.psn, 0) != 0):
             return
-        slot = qp_begin(e, host, node, qp, MODE_READ, <uint32_t>e.plan.qp_src[qp])
+        slot = qp_begin(e, w, host, node, qp, MODE_READ, <uint32_t>e.plan.qp_src[qp])
         if slot < 0:
             return
         host.qps[slot].snd_max = e.read_max[qp]

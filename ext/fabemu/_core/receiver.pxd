@@ -17,7 +17,7 @@ from .credit cimport credit_free
 from .nic cimport host_arrival
 from .pfc cimport pause_begin, pfc_lower, pfc_want_frame
 from .stats cimport drop_record
-from .wake cimport events_count, wake_at
+from .wake cimport worker_of, events_count, wake_at
 
 
 cdef inline int receivers_make(engine_t* e) except -1:
@@ -95,7 +95,7 @@ cdef inline bint receiver_takes(engine_t* e, worker_t* w, int32_t node, int32_t 
         credit_free(e, w, port_id, klass, packet.size, now)
         return True
     if receiver.tail - receiver.head == receiver.mask + 1:
-        if not packets_grow(&e.arena, &receiver.buffer, &receiver.mask, receiver.head):
+        if not packets_grow(w.arena, &receiver.buffer, &receiver.mask, receiver.head):
             e.fault.code = FAULT_MEMORY
             return True
     place = &receiver.buffer[receiver.tail & receiver.mask]
@@ -177,4 +177,4 @@ cdef inline void host_receiver_rate(engine_t* e, int32_t port_id, int64_t rate_b
     if not receiver.in_service:
         receiver_start(receiver, now)
         if receiver.in_service:
-            wake_at(e, e.ports[port_id].node, receiver.end_ps)
+            wake_at(e, worker_of(e, e.ports[port_id].node), e.ports[port_id].node, receiver.end_ps)

@@ -8,7 +8,7 @@ Source    IRN: Mittal et al., Revisiting Network Support for RDMA, SIGCOMM 2018.
 from libc.string cimport memset
 from .types cimport int32_t, int64_t, uint64_t, FAULT_MEMORY
 from .memory cimport arena_take, array_grow
-from .state cimport engine_t, host_t, kept_t, read_t, sacked_t
+from .state cimport engine_t, host_t, kept_t, read_t, sacked_t, worker_t
 
 
 cdef inline bint bit_test(const uint64_t* bits, uint64_t mask, uint64_t number) noexcept nogil:
@@ -31,10 +31,10 @@ cdef inline uint64_t ring_mask(int64_t window) noexcept nogil:
     return places - 1
 
 
-cdef inline uint64_t* bits_clear(engine_t* e, uint64_t* bits, uint64_t mask) noexcept nogil:
+cdef inline uint64_t* bits_clear(engine_t* e, worker_t* w, uint64_t* bits, uint64_t mask) noexcept nogil:
     """An empty ring of bits, where it was or new; NULL after a fault."""
     if bits == NULL:
-        bits = <uint64_t*>arena_take(&e.arena, (mask + 1) >> 3)
+        bits = <uint64_t*>arena_take(w.arena, (mask + 1) >> 3)
         if bits == NULL:
             e.fault.code = FAULT_MEMORY
             return NULL
@@ -42,37 +42,37 @@ cdef inline uint64_t* bits_clear(engine_t* e, uint64_t* bits, uint64_t mask) noe
     return bits
 
 
-cdef inline bint sacked_grow(engine_t* e, host_t* host, int32_t capacity) noexcept nogil:
+cdef inline bint sacked_grow(engine_t* e, worker_t* w, host_t* host, int32_t capacity) noexcept nogil:
     """Give the slots of qps up to `capacity` a companion; those that are there keep their ring."""
-    if not array_grow(&e.arena, <void**>&host.sacked, host.qp_capacity, capacity, sizeof(sacked_t)):
+    if not array_grow(w.arena, <void**>&host.sacked, host.qp_capacity, capacity, sizeof(sacked_t)):
         e.fault.code = FAULT_MEMORY
         return False
     memset(&host.sacked[host.qp_capacity], 0, <size_t>(capacity - host.qp_capacity) * sizeof(sacked_t))
     return True
 
 
-cdef inline bint kept_grow(engine_t* e, host_t* host, int32_t capacity) noexcept nogil:
+cdef inline bint kept_grow(engine_t* e, worker_t* w, host_t* host, int32_t capacity) noexcept nogil:
     """The same for the slots of receivers."""
-    if not array_grow(&e.arena, <void**>&host.kept, host.rx_capacity, capacity, sizeof(kept_t)):
+    if not array_grow(w.arena, <void**>&host.kept, host.rx_capacity, capacity, sizeof(kept_t)):
         e.fault.code = FAULT_MEMORY
         return False
     memset(&host.kept[host.rx_capacity], 0, <size_t>(capacity - host.rx_capacity) * sizeof(kept_t))
     return True
 
 
-cdef inline void sacked_begin(engine_t* e, sacked_t* sacked, int64_t window) noexcept nogil:
+cdef inline void sacked_begin(engine_t* e, worker_t* w, sacked_t* sacked, int64_t window) noexcept nogil:
     """A QP takes the slot: an empty ring."""
     sacked.rtx = 0
     sacked.top = 0
     sacked.recovery_end = 0
     sacked.mask = ring_mask(window)
-    sacked.bits = bits_clear(e, sacked.bits, sacked.mask)
+    sacked.bits = bits_clear(e, w, sacked.bits, sacked.mask)
 
 
-cdef inline void kept_begin(engine_t* e, kept_t* kept, int64_t window) noexcept nogil:
+cdef inline void kept_begin(engine_t* e, worker_t* w, kept_t* kept, int64_t window) noexcept nogil:
     """A receiver takes the slot: an empty ring."""
     kept.mask = ring_mask(window)
-    kept.bits = bits_clear(e, kept.bits, kept.mask)
+    kept.bits = bits_clear(e, w, kept.bits, kept.mask)
 
 
 cdef inline void sacked_mark(sacked_t* sacked, uint64_t number) noexcept nogil:

@@ -2,8 +2,8 @@
 
 Owns      port_t, queue_t, qp_t, rx_t, host_t, worker_t, engine_t.
 Invariant the state of one device (its ports, queues, QPs, receivers) is written by that device alone; a link ring is
-          written at its tail by the sender and at its head by the receiver. So devices can run side by side within a
-          window.
+          written at its tail by the sender and at its head by the receiver, which one worker steps, or else there is a
+          mailbox between them. So workers can run side by side within a window.
 """
 from .types cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t
 from .memory cimport arena_t
@@ -332,8 +332,45 @@ cdef struct bound_t:
     uint16_t classes              # that they have
     uint8_t mixed                 # they are not known to be in order
 
-# What one thread needs; there is one for now.
+# Where packets for a device of another worker wait for the end of the window: companion of the port that stands for
+# the receiving one, whose ring they are in.
+cdef struct mailbox_t:
+    int32_t to                    # worker
+    uint32_t posted               # ring position up to which letters have told of them
+    packet_t* outgrown            # the ring before it grew: a letter may still speak of it
+    uint32_t outgrown_places
+    uint32_t outgrown_turn        # window in which it grew
+
+# What one worker tells another at the end of a window: packets of one link.
+cdef struct letter_t:
+    const packet_t* ring
+    uint32_t mask
+    uint32_t first                # ring positions
+    uint32_t end
+    int32_t box                   # port that stands for the receiving one
+
+cdef struct post_t:
+    letter_t* letters
+    int32_t count
+    int32_t capacity
+
+# What one thread needs.
 cdef struct worker_t:
+    int32_t index
+    arena_t* arena                # that what it grows lies in
+    # Wheel of windows: which of its devices wake in which window.
+    uint64_t wheel_slots          # slots with any device
+    uint64_t* wheel               # [64][wheel_words]: one bit per device
+    uint64_t* wheel_top           # [64][wheel_tops]: one bit per word that is not zero
+    int64_t wheel_words
+    int64_t wheel_tops
+    timed_heap_t far
+    int64_t next_index            # first window with something to do after the last one, for itself or by its letters
+    ps_t last_hop_ps
+    int32_t* noted                # mailboxes with packets of this window
+    int32_t noted_count
+    post_t* posts                 # (parity of the window, worker that they are for)
+    arena_t own_arena             # worker 0 uses the engine's
     uint64_t* inbox               # keys of the arrivals of this visit, sorted
     uint64_t* inbox_spare
     uint32_t* buckets
@@ -405,7 +442,16 @@ cdef struct fault_t:
 
 cdef struct engine_t:
     plan_t plan
-    worker_t worker
+    worker_t* worker              # the first; all counters and records are with it while no window is being stepped
+    worker_t** workers
+    int32_t worker_count          # that can be had
+    int32_t crew_size             # that share the devices now
+    uint16_t* node_worker
+    mailbox_t* mailboxes          # of ports from plan.port_count on
+    void* crew                    # crew_t; NULL = there was never more than one thread
+    uint32_t turn                 # windows stepped
+    ps_t window_start_ps
+    ps_t limit_ps                 # events before it run in this window
     fault_t fault
     arena_t arena
     ps_t now_ps                   # every event before it has run
@@ -418,7 +464,6 @@ cdef struct engine_t:
     int32_t frame_bytes_max       # of any frame
     int32_t lossless_index[8]     # class -> number among the lossless ones
     int32_t lossless_count
-    ps_t last_hop_ps
     port_t* ports
     queue_t* queues               # port * class_count + class
     pause_t* pauses               # 2 * index: the row being written; + 1: the one before, whose XON waits for its frame
@@ -443,13 +488,8 @@ cdef struct engine_t:
     host_t* hosts
     outbox_t* outboxes            # host ports * class_count
     int32_t host_port_count
-    # Wheel of windows: which devices wake in which window.
-    uint8_t* wheel                # [64][node_count padded to 8]
-    int64_t wheel_stride
-    int64_t slot_count[64]
     int64_t window_index
-    ps_t* node_far_ps             # wake-up that is already in `far`
-    timed_heap_t far
+    ps_t* node_far_ps             # wake-up that is already in `far` of its worker
     ps_t sample_start_ps
     # Operations and QPs.
     int32_t* qp_slot              # sender: -1 not begun, -2 done, -3 failed

@@ -45,15 +45,15 @@ cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     port.hops += 1
     port.sent_bytes += packet.size
     w.packet_hops += 1
-    e.last_hop_ps = now
+    w.last_hop_ps = now
     stats_sent(queue, packet.size)
     e.port_dirty[port_id] = 1
     link_commit(e, w, port, port_id, place, packet_words(packet.qp, packet.psn),
                 packet_shape(packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
 
 
-cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, port_t* port, int32_t port_id,
-                                int32_t klass, queue_t* queue, ps_t now) noexcept nogil:
+cdef inline bint switch_dequeue(engine_t* e, worker_t* w, switch_t* mmu, int32_t first_port, port_t* port,
+                                int32_t port_id, int32_t klass, queue_t* queue, ps_t now) noexcept nogil:
     """Take the head off an egress queue and release its bytes; True if its PG now wants XON.
 
     The packet stays readable in its place until the next one is queued.
@@ -74,7 +74,7 @@ cdef inline bint switch_dequeue(engine_t* e, switch_t* mmu, int32_t first_port, 
     if unlikely(mmu.unusual & (UNUSUAL_WEIGHTS | UNUSUAL_CREDIT)):
         if queue.head == queue.tail:
             schedule_emptied(e, port_id, klass)
-        credit_free(e, &e.worker, ingress_id, klass, size, now)
+        credit_free(e, w, ingress_id, klass, size, now)
     if not (e.plan.lossless_mask >> klass) & 1:
         mmu.lossy_bytes -= size
         return False
@@ -89,7 +89,7 @@ cdef inline void switch_depart(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
     """Send the head of an egress queue (MODEL 6, departure)."""
     cdef const packet_t* packet = &queue.buffer[queue.head & queue.mask]
     cdef int32_t ingress_id = first_port + packet.ingress
-    if switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now):
+    if switch_dequeue(e, w, mmu, first_port, port, port_id, klass, queue, now):
         pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
         pfc_want_frame(e, w, &e.ports[ingress_id], ingress_id, now)
     switch_send(e, w, port, port_id, klass, queue, packet, now)
@@ -107,7 +107,7 @@ cdef inline void switch_flush(engine_t* e, worker_t* w, int32_t node, port_t* po
         packet = &queue.buffer[queue.head & queue.mask]
         ingress_id = first_port + packet.ingress
         drop_record(e, w, packet, node, ingress_id, klass, port_id, cause, now)
-        if switch_dequeue(e, mmu, first_port, port, port_id, klass, queue, now):
+        if switch_dequeue(e, w, mmu, first_port, port, port_id, klass, queue, now):
             pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
             pfc_want_frame(e, w, &e.ports[ingress_id], ingress_id, now)
 
@@ -128,7 +128,7 @@ cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switc
     else:
         mmu.lossy_bytes += packet.size
     e.port_dirty[egress_id] = 1
-    queue_put(e, queue, &e.ports[egress_id], <uint16_t>e.ports[ingress_id].local, klass, packet, now)
+    queue_put(e, w, queue, &e.ports[egress_id], <uint16_t>e.ports[ingress_id].local, klass, packet, now)
     return NONE
 
 
@@ -269,8 +269,8 @@ cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, i
     return calm
 
 
-cdef inline void queue_put(engine_t* e, queue_t* queue, port_t* egress, uint16_t ingress_local, int32_t klass,
-                           const packet_t* packet, ps_t now) noexcept nogil:
+cdef inline void queue_put(engine_t* e, worker_t* w, queue_t* queue, port_t* egress, uint16_t ingress_local,
+                           int32_t klass, const packet_t* packet, ps_t now) noexcept nogil:
     """Append an admitted frame to an egress queue."""
     cdef packet_t* place
     stats_area(queue, now)
@@ -278,7 +278,7 @@ cdef inline void queue_put(engine_t* e, queue_t* queue, port_t* egress, uint16_t
     if queue.bytes > queue.bytes_max:
         queue.bytes_max = queue.bytes
     if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not packets_grow(&e.arena, &queue.buffer, &queue.mask, queue.head):
+        if not packets_grow(w.arena, &queue.buffer, &queue.mask, queue.head):
             e.fault.code = FAULT_MEMORY
             return
     place = &queue.buffer[queue.tail & queue.mask]
@@ -306,7 +306,7 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
     mmu_charge(mmu, pg, size)
     pg.held[egress.local] += <uint32_t>size
     e.port_dirty[egress_id] = 1
-    queue_put(e, queue, egress, <uint16_t>ingress.local, klass, packet, now)
+    queue_put(e, w, queue, egress, <uint16_t>ingress.local, klass, packet, now)
     when_ps = now + mmu.latency_ps
     if egress.busy_until_ps > when_ps:
         when_ps = egress.busy_until_ps

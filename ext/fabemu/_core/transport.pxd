@@ -54,7 +54,7 @@ cdef inline int transport_init(engine_t* e, plan) except -1:
 
 cdef inline list transport_holds(engine_t* e, dict operations):
     """(name, whether it holds, what was found) of each invariant of the transport."""
-    cdef worker_t* w = &e.worker
+    cdef worker_t* w = e.worker
     cdef int64_t waiting = 0
     cdef int64_t box
     cdef uint64_t position

@@ -25,6 +25,7 @@ cdef extern from *:
     bint likely "FABEMU_LIKELY"(bint condition) noexcept nogil
     bint unlikely "FABEMU_UNLIKELY"(bint condition) noexcept nogil
     int ctz "__builtin_ctz"(uint32_t value) noexcept nogil
+    int ctz64 "__builtin_ctzll"(uint64_t value) noexcept nogil
 
 cdef enum:
     NONE = -1

@@ -1,6 +1,6 @@
 """When a device must be visited, and when a port must choose.
 
-Owns      the wheel of 64 windows, the heap of far wake-ups, transmit keys of ports.
+Owns      a worker's wheel of 64 windows and its heap of far wake-ups; transmit keys of ports.
 Invariant every event of a device within the wheel's reach has its device flagged in that window, or in an earlier one;
           farther ones have an entry in `far` that is not later. A visit ends by waking its device for what it leaves
           behind.
@@ -21,33 +21,39 @@ cdef inline void events_count(worker_t* w, int64_t count, ps_t now) noexcept nog
         w.last_event_ps = now
 
 
-cdef inline void wake_flag(engine_t* e, int32_t node, int64_t window_index) noexcept nogil:
+cdef inline worker_t* worker_of(engine_t* e, int32_t node) noexcept nogil:
+    """Who steps a device."""
+    return e.workers[e.node_worker[node]]
+
+
+cdef inline void wake_flag(worker_t* w, int32_t node, int64_t window_index) noexcept nogil:
     cdef int64_t slot = window_index & (WHEEL_SLOTS - 1)
-    cdef uint8_t* flag = &e.wheel[slot * e.wheel_stride + node]
-    if not flag[0]:
-        flag[0] = 1
-        e.slot_count[slot] += 1
+    cdef uint64_t* word = &w.wheel[slot * w.wheel_words + (node >> 6)]
+    if word[0] == 0:
+        w.wheel_top[slot * w.wheel_tops + (node >> 12)] |= <uint64_t>1 << ((node >> 6) & 63)
+        w.wheel_slots |= <uint64_t>1 << slot
+    word[0] |= <uint64_t>1 << (node & 63)
 
 
-cdef inline void wake_far(engine_t* e, int32_t node, ps_t time_ps) noexcept nogil:
+cdef inline void wake_far(engine_t* e, worker_t* w, int32_t node, ps_t time_ps) noexcept nogil:
     if e.node_far_ps[node] > time_ps:
         e.node_far_ps[node] = time_ps
-        timed_push(e, &e.far, time_ps, node, node)
+        timed_push(e, w, &w.far, time_ps, node, node)
 
 
-cdef inline void wake_at(engine_t* e, int32_t node, ps_t time_ps) noexcept nogil:
-    """Have `node` visited in the window that holds `time_ps`."""
+cdef inline void wake_at(engine_t* e, worker_t* w, int32_t node, ps_t time_ps) noexcept nogil:
+    """Have `node`, which is of this worker, visited in the window that holds `time_ps`."""
     cdef int64_t window_index
     if unlikely(e.by_heap):
-        wake_far(e, node, time_ps)
+        wake_far(e, w, node, time_ps)
         return
     if unlikely(e.creation != NULL):
         return
     window_index = time_ps >> e.window_shift
     if unlikely(window_index - e.window_index > WHEEL_REACH):
-        wake_far(e, node, time_ps)
+        wake_far(e, w, node, time_ps)
     else:
-        wake_flag(e, node, window_index)
+        wake_flag(w, node, window_index)
 
 
 cdef inline void port_expect(engine_t* e, worker_t* w, int32_t port_id, ps_t time_ps) noexcept nogil:

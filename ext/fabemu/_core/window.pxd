@@ -5,8 +5,8 @@ Invariant a window is no longer than the least time from the start of a transmis
           arrivals of a device within it are known; results do not depend on where windows are cut.
 Order     docs/MODEL.md 5.
 """
-from libc.string cimport memset
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, prefetch, CHECK, EVENT_ARRIVAL,
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, ctz64, prefetch,
+                     CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .packet cimport packet_t, packet_is_of_link
@@ -29,8 +29,11 @@ from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_append
 from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag
+from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss
+from .mail cimport mail_clear, mail_read, mail_write
 from .watch cimport watch_can_act, watch_is_work, watch_set_key
 from .watchdog cimport watchdog_poll
+from .workers cimport workers_hops, workers_last_hop_ps, workers_settle
 
 cdef enum:
     RUNNING = 0
@@ -45,10 +48,12 @@ cdef extern from *:
     """
     #define FABEMU_STALL_PS ((int64_t)1000000000000)
     #define FABEMU_NO_KEY (~(uint64_t)0)
+    #define FABEMU_NEVER (((int64_t)1) << 62)
     """
     # No packet moved for one simulated second, and nothing else is to come: nothing ever will.
     const ps_t STALL_PS "FABEMU_STALL_PS"
     const uint64_t NO_KEY "FABEMU_NO_KEY"
+    const int64_t NEVER "FABEMU_NEVER"
 
 
 cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint64_t port) noexcept nogil:
@@ -156,7 +161,7 @@ cdef inline void visit_leave(engine_t* e, worker_t* w, int32_t node) noexcept no
         if next_ps < w.least_ps:
             w.least_ps = next_ps
     if w.least_ps < FOREVER:
-        wake_at(e, node, w.least_ps)
+        wake_at(e, w, node, w.least_ps)
 
 
 cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t variant, ps_t now) noexcept nogil:
@@ -456,98 +461,153 @@ cdef inline void close_intervals_before(engine_t* e, worker_t* w, ps_t time_ps) 
 
 cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) noexcept nogil:
     """Visit every device that is flagged in a slot of the wheel, in the order of their numbers."""
-    cdef uint64_t* words = <uint64_t*>&e.wheel[slot * e.wheel_stride]
-    cdef int64_t word, byte, node
-    cdef uint64_t bits
-    for word in range(e.wheel_stride // 8):
-        bits = words[word]
-        if bits == 0:
-            continue
-        for byte in range(8):
-            node = 8 * word + byte
-            if (bits >> (8 * byte)) & 0xff:
-                visit_device(e, w, <int32_t>node)
+    cdef uint64_t* words = &w.wheel[slot * w.wheel_words]
+    cdef uint64_t* tops = &w.wheel_top[slot * w.wheel_tops]
+    cdef int64_t top, word
+    cdef uint64_t filled, bits
+    for top in range(w.wheel_tops):
+        filled = tops[top]
+        while filled:
+            word = 64 * top + ctz64(filled)
+            filled &= filled - 1
+            # A visit flags its device in this slot again at most, if the window is cut.
+            bits = words[word]
+            if clear:
+                words[word] = 0
+            while bits:
+                visit_device(e, w, <int32_t>(64 * word + ctz64(bits)))
+                bits &= bits - 1
                 if unlikely(e.fault.code != FAULT_NONE):
                     return
+        if clear:
+            tops[top] = 0
     if clear:
-        memset(words, 0, <size_t>e.wheel_stride)
-        e.slot_count[slot] = 0
+        w.wheel_slots &= ~(<uint64_t>1 << slot)
+
+
+cdef inline int64_t window_next(const engine_t* e, const worker_t* w) noexcept nogil:
+    """The first window at or after the present one in which a device of the worker wakes; NEVER if there is none."""
+    cdef int64_t index = NEVER
+    cdef int32_t turned = e.window_index & (WHEEL_SLOTS - 1)
+    cdef uint64_t slots = w.wheel_slots
+    if slots:
+        slots = slots >> turned | slots << (-turned & (WHEEL_SLOTS - 1))
+        index = e.window_index + ctz64(slots)
+    if w.far.count > 0 and w.far.entries[0].time_ps >> e.window_shift < index:
+        index = w.far.entries[0].time_ps >> e.window_shift
+    return index
+
+
+cdef inline void window_step(engine_t* e, worker_t* w) noexcept nogil:
+    """Run every event of this worker's devices in the present window, before its limit."""
+    cdef ps_t end_ps = e.window_start_ps + (<ps_t>1 << e.window_shift)
+    cdef int32_t node
+    w.window_start_ps = e.window_start_ps
+    w.limit_ps = e.limit_ps
+    if e.crew_size > 1:
+        mail_clear(e, w, e.turn - 2)
+        mail_read(e, w, e.turn - 1)
+    while w.far.count > 0 and w.far.entries[0].time_ps < end_ps:
+        node = w.far.entries[0].node
+        e.node_far_ps[node] = FOREVER
+        timed_pop(&w.far)
+        wake_flag(w, node, e.window_index)
+    visit_slot(e, w, e.window_index & (WHEEL_SLOTS - 1), w.limit_ps == end_ps)
+    w.next_index = window_next(e, w)
+    if e.crew_size > 1:
+        mail_write(e, w)
 
 
 cdef inline bint window_seek(engine_t* e) noexcept nogil:
     """Move to the first window at or after the present one with something to do; False if there is none."""
-    cdef int64_t step, slot
-    cdef int64_t best = -1
-    cdef int64_t far
-    for step in range(WHEEL_SLOTS):
-        slot = (e.window_index + step) & (WHEEL_SLOTS - 1)
-        if e.slot_count[slot] > 0:
-            best = e.window_index + step
-            break
-    if e.far.count > 0:
-        far = e.far.entries[0].time_ps >> e.window_shift
-        if best < 0 or far < best:
-            best = far
-    if unlikely(e.action_next_ps < FOREVER) and (best < 0 or e.action_next_ps >> e.window_shift < best):
+    cdef int64_t best = NEVER
+    cdef int32_t index
+    for index in range(e.crew_size):
+        if e.workers[index].next_index < best:
+            best = e.workers[index].next_index
+    if unlikely(e.action_next_ps < FOREVER) and e.action_next_ps >> e.window_shift < best:
         best = e.action_next_ps >> e.window_shift
-    if best < 0:
+    if best == NEVER:
         return False
     e.window_index = best
     return True
 
 
-cdef inline int32_t run_windows(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
+cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept nogil:
+    """Choose the next window and do what comes before it; RUNNING, or how the run ends."""
+    cdef ps_t end_ps, last_hop_ps
+    if not window_seek(e):
+        workers_settle(e)
+        return run_is_empty(e, w, stop_ps)
+    e.window_start_ps = e.window_index << e.window_shift
+    end_ps = e.window_start_ps + (<ps_t>1 << e.window_shift)
+    if e.window_start_ps > e.now_ps:
+        e.now_ps = e.window_start_ps if e.window_start_ps < stop_ps else stop_ps
+    last_hop_ps = workers_last_hop_ps(e)
+    if unlikely(e.deadlock_next_ps <= e.now_ps or e.now_ps >= stop_ps or e.action_next_ps <= e.now_ps
+                or e.now_ps - last_hop_ps > STALL_PS):
+        workers_settle(e)
+    if unlikely(e.deadlock_next_ps < e.now_ps) and deadlock_checks_before(e, w, e.now_ps):
+        return DEADLOCKED
+    if e.now_ps >= stop_ps:
+        close_intervals_before(e, w, stop_ps)
+        return STOPPED if work_left(e) else DRAINED
+    if unlikely(e.now_ps - last_hop_ps > STALL_PS) and window_is_stalled(e, w):
+        return DRAINED
+    close_intervals_before(e, w, e.now_ps)
+    if unlikely(e.action_next_ps <= e.now_ps):
+        actions_run(e, w)
+    # A check comes after the actions and before the events of its instant.
+    if unlikely(e.deadlock_next_ps == e.now_ps) and deadlock_checks_before(e, w, e.now_ps + 1):
+        return DEADLOCKED
+    e.limit_ps = end_ps if end_ps < stop_ps else stop_ps
+    if unlikely(e.action_next_ps < e.limit_ps):
+        e.limit_ps = e.action_next_ps
+    if e.plan.sample_ps > 0 and e.sample_start_ps + e.plan.sample_ps < e.limit_ps:
+        e.limit_ps = e.sample_start_ps + e.plan.sample_ps
+    if unlikely(e.deadlock_next_ps < e.limit_ps):
+        e.limit_ps = e.deadlock_next_ps
+    if unlikely(e.now_ps <= last_hop_ps + STALL_PS < e.limit_ps - 1):
+        # A stall is judged at the same instant wherever windows are cut.
+        e.limit_ps = last_hop_ps + STALL_PS + 1
+    e.turn += 1
+    return RUNNING
+
+
+cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
     """Step until `stop_ps`, until `hop_limit` packet hops in all, or until nothing is left."""
-    cdef ps_t end_ps
-    cdef int64_t slot
+    cdef worker_t* w = e.worker
     cdef int64_t rounds = 0
-    cdef int32_t node
-    while True:
+    cdef int32_t index
+    cdef int32_t status = RUNNING
+    for index in range(e.crew_size):
+        e.workers[index].next_index = window_next(e, e.workers[index])
+    if e.crew_size > 1:
+        crew_call(e)
+    while status == RUNNING:
         # Windows that hold nothing but timers use up the budget too.
         rounds += 1
-        if w.packet_hops >= hop_limit or rounds > ROUNDS_MAX:
-            return RUNNING
-        if not window_seek(e):
-            return run_is_empty(e, w, stop_ps)
-        w.window_start_ps = e.window_index << e.window_shift
-        end_ps = w.window_start_ps + (<ps_t>1 << e.window_shift)
-        if w.window_start_ps > e.now_ps:
-            e.now_ps = w.window_start_ps if w.window_start_ps < stop_ps else stop_ps
-        if unlikely(e.deadlock_next_ps < e.now_ps) and deadlock_checks_before(e, w, e.now_ps):
-            return DEADLOCKED
-        if e.now_ps >= stop_ps:
-            close_intervals_before(e, w, stop_ps)
-            return STOPPED if work_left(e) else DRAINED
-        if unlikely(e.now_ps - e.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
-            return DRAINED
-        close_intervals_before(e, w, e.now_ps)
-        if unlikely(e.action_next_ps <= e.now_ps):
-            actions_run(e, w)
-        # A check comes after the actions and before the events of its instant.
-        if unlikely(e.deadlock_next_ps == e.now_ps) and deadlock_checks_before(e, w, e.now_ps + 1):
-            return DEADLOCKED
-        w.limit_ps = end_ps if end_ps < stop_ps else stop_ps
-        if unlikely(e.action_next_ps < w.limit_ps):
-            w.limit_ps = e.action_next_ps
-        if e.plan.sample_ps > 0 and e.sample_start_ps + e.plan.sample_ps < w.limit_ps:
-            w.limit_ps = e.sample_start_ps + e.plan.sample_ps
-        if unlikely(e.deadlock_next_ps < w.limit_ps):
-            w.limit_ps = e.deadlock_next_ps
-        if unlikely(e.now_ps <= e.last_hop_ps + STALL_PS < w.limit_ps - 1):
-            # A stall is judged at the same instant wherever windows are cut.
-            w.limit_ps = e.last_hop_ps + STALL_PS + 1
-        slot = e.window_index & (WHEEL_SLOTS - 1)
-        while e.far.count > 0 and e.far.entries[0].time_ps < end_ps:
-            node = e.far.entries[0].node
-            e.node_far_ps[node] = FOREVER
-            timed_pop(&e.far)
-            wake_flag(e, node, e.window_index)
-        visit_slot(e, w, slot, w.limit_ps == end_ps)
+        if workers_hops(e) >= hop_limit or rounds > ROUNDS_MAX:
+            break
+        status = window_open(e, w, stop_ps)
+        if status != RUNNING:
+            break
+        if e.crew_size > 1:
+            crew_begin(e)
+            window_step(e, w)
+            crew_await(e)
+        else:
+            window_step(e, w)
         if unlikely(e.fault.code != FAULT_NONE):
-            return FAULTED
-        e.now_ps = w.limit_ps
-        if w.limit_ps == end_ps:
+            status = FAULTED
+            break
+        e.now_ps = e.limit_ps
+        if e.limit_ps == e.window_start_ps + (<ps_t>1 << e.window_shift):
             e.window_index += 1
+    if e.crew_size > 1:
+        crew_dismiss(e)
+    workers_settle(e)
+    return status
 
 
 cdef inline bint storm_stands(const engine_t* e) noexcept nogil:
@@ -570,7 +630,7 @@ cdef inline int32_t run_is_empty(engine_t* e, worker_t* w, ps_t stop_ps) noexcep
 
 cdef inline bint work_left(const engine_t* e) noexcept nogil:
     """Anything that can still happen, timers of QPs that are done not counted."""
-    cdef const worker_t* w = &e.worker
+    cdef const worker_t* w = e.worker
     cdef const host_t* host
     cdef int64_t index
     cdef int32_t node
@@ -632,18 +692,19 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
     return not watch_can_act(e)
 
 
-cdef inline int32_t run_heap(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
+cdef inline int32_t run_heap(engine_t* e, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
     """The classic scheduler: one heap of devices, one picosecond at a time, no shortcuts. The reference for windows."""
+    cdef worker_t* w = e.worker
     cdef int32_t node
     cdef ps_t next_ps, limit_ps
     while True:
         if w.packet_hops >= hop_limit:
             return RUNNING
-        if e.far.count == 0 and e.action_next_ps == FOREVER:
+        if w.far.count == 0 and e.action_next_ps == FOREVER:
             return run_is_empty(e, w, stop_ps)
         next_ps = e.action_next_ps
-        if e.far.count > 0 and e.far.entries[0].time_ps < next_ps:
-            next_ps = e.far.entries[0].time_ps
+        if w.far.count > 0 and w.far.entries[0].time_ps < next_ps:
+            next_ps = w.far.entries[0].time_ps
         # A check comes after the actions and before the events of its instant.
         limit_ps = next_ps if e.action_next_ps == next_ps else next_ps + 1
         if unlikely(e.deadlock_next_ps < limit_ps) and deadlock_checks_before(
@@ -654,14 +715,14 @@ cdef inline int32_t run_heap(engine_t* e, worker_t* w, ps_t stop_ps, int64_t hop
             close_intervals_before(e, w, stop_ps)
             return STOPPED if work_left(e) else DRAINED
         e.now_ps = next_ps
-        if unlikely(e.now_ps - e.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
+        if unlikely(e.now_ps - w.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
             return DRAINED
         if unlikely(e.action_next_ps == e.now_ps):
             close_intervals_before(e, w, e.now_ps)
             actions_run(e, w)
             continue
-        node = e.far.entries[0].node
-        timed_pop(&e.far)
+        node = w.far.entries[0].node
+        timed_pop(&w.far)
         if e.node_far_ps[node] != e.now_ps:
             continue
         e.node_far_ps[node] = FOREVER

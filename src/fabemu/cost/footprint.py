@@ -28,6 +28,7 @@ class Counts:
     ops: int
     profiles: int = 1  # of NICs
     epochs: int = 1  # of routes
+    threads: int = 1  # most that may step it
     actions: bool = False
     weights: bool = False
     credits: bool = False
@@ -46,8 +47,8 @@ class Footprint:
     accounts: int  # buffer accounts of switches, at most: pairs of ports that never meet cost nothing
 
 
-def counts_of(plan: Plan) -> Counts:
-    """The counts of a plan."""
+def counts_of(plan: Plan, threads: int = 1) -> Counts:
+    """The counts of a plan that so many threads may step."""
     degree = np.diff(plan.node_port_start).astype(np.int64)
     return Counts(
         hosts=plan.host_count,
@@ -62,6 +63,7 @@ def counts_of(plan: Plan) -> Counts:
         ops=plan.op_count,
         profiles=len(plan.nic_cc),
         epochs=plan.route_epochs,
+        threads=threads,
         actions=len(plan.action_time_ps) > 0,
         weights=bool(plan.pq_quantum_bytes.any()),
         credits=bool(plan.port_credit.any()),

@@ -66,9 +66,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "__version__":
-        from importlib import metadata
+        from fabemu.version import version
 
-        return metadata.version("fabemu")
+        return version()
     if name not in _HOMES:
         raise AttributeError(f"module 'fabemu' has no attribute {name!r}")
     value = getattr(import_module(f"fabemu.{_HOMES[name]}"), name)

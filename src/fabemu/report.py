@@ -17,7 +17,7 @@ from fabemu.analysis.pauses import PauseRoots, PauseTotal, PausingPort
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.run_directory import plain
-from fabemu.trace import DROP_CAUSES, read_table, table_path
+from fabemu.trace import DROP_CAUSES, integer_column, read_table, table_path
 
 BUSIEST = 5
 """How many links, pausing ports, root ports and places of drops the summary names."""
@@ -158,9 +158,7 @@ def _table(run: Run, name: str, columns: Sequence[str]):
 
 
 def _sum(table: Any, column: str) -> int:
-    import pyarrow.compute as pc
-
-    return pc.sum(table.column(column)).as_py() or 0
+    return int(integer_column(table, column, 0).sum())
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from fabemu.result import Run
 from fabemu.run_directory import SCENARIO_FILE, RunDirectory
 from fabemu.trace import SCHEMA_VERSION, TABLES, TraceNames
 from fabemu.units import parse_time_ps
+from fabemu.version import version
 
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
@@ -555,16 +556,6 @@ def input_files(scenario: Scenario, base_dir: Path) -> dict[tuple[str | int, ...
         if sizes is not None and sizes.lower() not in known:
             found["workload", index, "sizes"] = base_dir / sizes
     return found
-
-
-def version() -> str:
-    """Version of the installed package."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("fabemu")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def peak_memory_bytes() -> int:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from fabemu.columns import number_array, number_values, text_array
 from fabemu.errors import InputError, MachineError
 
 SCHEMA_VERSION = 1
@@ -340,7 +341,7 @@ class TraceNames:
             "label": self.labels,
             **ENUMS,
         }
-        return {kind: pa.array(list(values), pa.string()) for kind, values in lists.items()}
+        return {kind: text_array(values) for kind, values in lists.items()}
 
 
 def is_dictionary(column: Column) -> bool:
@@ -478,9 +479,9 @@ class TableWriter:
             mask = np.isnan(values) if values.dtype.kind == "f" else values == NONE
         kind = arrow_type(column)
         if isinstance(kind, pa.DictionaryType):
-            indices = pa.array(values, kind.index_type, mask=mask, safe=False)
+            indices = number_array(values, kind.index_type, mask)
             return pa.DictionaryArray.from_arrays(indices, self._dictionaries[column.kind])
-        return pa.array(values.astype(np.bool_) if column.kind == "bool" else values, kind, mask=mask, safe=False)
+        return number_array(values, kind, mask)
 
     def _failure(self, error: OSError) -> MachineError:
         # The text of Arrow's errors is about its own calls; the number says what the system meant.
@@ -573,13 +574,20 @@ def dictionary_column(table: pa.Table, name: str) -> tuple[np.ndarray, list[str]
     parts: list[np.ndarray] = []
     for chunk in column.chunks:
         values = values or chunk.dictionary.to_pylist()
-        parts.append(chunk.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64))
+        parts.append(number_values(chunk.indices, NONE).astype(np.int64))
     return (np.concatenate(parts) if parts else np.empty(0, np.int64)), values
 
 
 def integer_column(table: pa.Table, name: str, missing: int = NONE) -> np.ndarray:
     """(rows,) int64 values of a column, `missing` for null."""
-    return table.column(name).fill_null(missing).to_numpy().astype(np.int64, copy=False)
+    parts = [number_values(chunk, missing) for chunk in table.column(name).chunks]
+    return np.concatenate(parts).astype(np.int64, copy=False) if parts else np.empty(0, np.int64)
+
+
+def float_column(table: pa.Table, name: str) -> np.ndarray:
+    """(rows,) float64 values of a column, NaN for null."""
+    parts = [number_values(chunk, np.nan) for chunk in table.column(name).chunks]
+    return np.concatenate(parts).astype(np.float64, copy=False) if parts else np.empty(0, np.float64)
 
 
 def tables_in(directory: Path) -> Iterable[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fabemu.trace import NONE, dictionary_column, integer_column
+from fabemu.trace import NONE, dictionary_column, float_column, integer_column
 
 SIZE_CLASSES: tuple[tuple[str, int], ...] = (
     ("<= 10 KB", 10**4),
@@ -72,13 +72,13 @@ def completion_times(flows: pa.Table, end_ps: int | None = None) -> dict[str, np
     done = status == names.index("done") if names else np.zeros(len(status), np.bool_)
     not_run = status == names.index("not_run") if names else done
     start_ps = integer_column(flows, "start_ps")
-    measured = flows.column("measured").to_numpy().astype(np.bool_)
+    measured = integer_column(flows, "measured").astype(np.bool_)
     due = ~not_run if end_ps is None else ~(not_run & (start_ps >= end_ps))
     keep = measured & due
     fct_ps = integer_column(flows, "fct_ps")
     # Delivered is finished for the receiver, even if the last ACK was still on its way when the run ended.
     finished = (done | (fct_ps != NONE)) & (fct_ps != NONE)
-    slowdown = flows.column("slowdown").fill_null(math.nan).to_numpy()
+    slowdown = float_column(flows, "slowdown")
     return {
         "fct_ps": np.where(finished, fct_ps, np.inf)[keep],
         "slowdown": np.where(finished, slowdown, np.inf)[keep],

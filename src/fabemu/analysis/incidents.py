@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fabemu.analysis.pauses import dictionary_column
+from fabemu.trace import dictionary_column, integer_column
 
 COLUMNS = ("time_ps", "kind", "node", "port")
 """Columns of the events table that are read."""
@@ -27,7 +27,7 @@ class Incident:
 def by_kind(events: pa.Table) -> list[Incident]:
     """Events counted by kind, in order of the first of each."""
     kind, names = dictionary_column(events, "kind")
-    time_ps = events.column("time_ps").to_numpy()
+    time_ps = integer_column(events, "time_ps")
     places = zip(events.column("port").to_pylist(), events.column("node").to_pylist(), strict=True)
     where = [port or node or "" for port, node in places]
     kinds, first, count = np.unique(kind, return_index=True, return_counts=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fabemu.trace import dictionary_column, integer_column
+from fabemu.trace import dictionary_column, float_column, integer_column
 
 COLUMNS = (
     "start_ps",
@@ -59,7 +59,7 @@ def busiest_links(ports: pa.Table, end_ps: int | None = None, limit: int = 10) -
     node, node_names = dictionary_column(ports, "node")
     peer, _ = dictionary_column(ports, "peer")
     start_ps, stop_ps = integer_column(ports, "start_ps"), integer_column(ports, "end_ps")
-    utilisation = ports.column("utilisation").to_numpy()
+    utilisation = float_column(ports, "utilisation")
     span_ps = max(end_ps or 0, int(stop_ps.max()), 1)
     count = len(port_names)
 

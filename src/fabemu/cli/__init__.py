@@ -73,7 +73,7 @@ class _Group(click.Group):
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from fabemu.simulate import version
+        from fabemu.version import version
 
         click.echo(f"fabemu {version()}")
         ctx.exit()

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from fabemu.errors import InputError, MachineError
-from fabemu.simulate import input_files, version, with_path
+from fabemu.simulate import input_files, with_path
 from fabemu.sweeps.task import Outcome, Task, run_task
+from fabemu.version import version
 
 CONNECT_SECONDS = 5
 """A scheduler that has not answered by then does not answer."""

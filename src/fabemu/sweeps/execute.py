@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import pyarrow.parquet as pq
 
 from fabemu.errors import InputError
-from fabemu.simulate import version
 from fabemu.sweeps.points import Point, SweepPlan
 from fabemu.sweeps.store import COSTS, PART_ROWS, RESULTS, RUNS, open_directory, part_path, write_whole
 from fabemu.sweeps.table import ResultTables
 from fabemu.sweeps.task import AGAIN, HAS_FIGURES, Outcome, Task
+from fabemu.version import version
 
 RETRIES = 2
 """Times that a run is tried again unless told otherwise."""

@@ -15,10 +15,11 @@ from fabemu.scenario import load_scenario, scenario_from_dict
 from fabemu.scenario.load import apply_overrides
 from fabemu.scenario.text import parse_toml, read_text
 from fabemu.scenario.write import plain
-from fabemu.simulate import input_files, version
+from fabemu.simulate import input_files
 from fabemu.sweeps.design import check_design, combinations
 from fabemu.sweeps.key import Key, copied, find_key
 from fabemu.sweeps.parameter import Parameter, override
+from fabemu.version import version
 
 if TYPE_CHECKING:
     from fabemu.scenario import Scenario

@@ -13,7 +13,6 @@ from fabemu.scenario.workload import AllToAll, Flows, Incast, Permutation, Poiss
 from fabemu.workload.all_to_all import all_to_all_flows
 from fabemu.workload.context import WorkloadContext
 from fabemu.workload.flow import FlowTable, concatenate
-from fabemu.workload.flow_file import file_flows
 from fabemu.workload.flows import explicit_flows
 from fabemu.workload.hosts import HostNames
 from fabemu.workload.incast import incast_flows
@@ -87,6 +86,9 @@ def _flows(table: Any, context: WorkloadContext) -> FlowTable:
             return permutation_flows(table, context)
         case AllToAll():
             return all_to_all_flows(table, context)
+    # Not before it is needed: reading files brings in a good part of pyarrow.
+    from fabemu.workload.flow_file import file_flows
+
     return file_flows(table, context)
 
 

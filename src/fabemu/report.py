@@ -343,6 +343,9 @@ def _foot(summary: Summary) -> _Section:
         speed, peak = info.get("packet_hops_per_cpu_second", 0), info.get("peak_memory_bytes", 0)
         lines.append(f"{count_text(hops)} packet hops in {cpu:.2f} CPU s: {count_text(speed)} per CPU s")
         lines.append(f"peak memory {bytes_text(peak)}")
+        shared = {int(count): part for count, part in info.get("hops_by_threads", {}).items() if int(count) > 1}
+        if hops and shared:
+            lines.append(f"{sum(shared.values()) / hops:.0%} of the hops on {max(shared)} threads")
     lines.append(f"seed {info.get('seed')}, digest {info.get('digest', '-')}")
     tables = ", ".join(info.get("trace", {}).get("tables", [])) or "none"
     lines.append(f"tables in {summary.directory}: {tables}")

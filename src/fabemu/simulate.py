@@ -26,6 +26,7 @@ from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, OP_SEND, Plan
 from fabemu.recorder import Recorder
 from fabemu.result import Run
 from fabemu.run_directory import SCENARIO_FILE, RunDirectory
+from fabemu.threads import Threads, allowed_threads
 from fabemu.trace import SCHEMA_VERSION, TABLES, TraceNames
 from fabemu.units import parse_time_ps
 from fabemu.version import version
@@ -93,12 +94,16 @@ class Simulation:
     base_dir
         What the paths in the scenario are relative to.
     engine
-        Makes the engine from plan and ``packets=``; for tests.
+        Makes the engine from plan, ``packets=`` and ``threads=``; for tests.
     findings
         What the linter found, if that is known already.
+    threads
+        Most threads that may step the engine; None for all cores. Results do not depend on it.
 
     Raises
     ------
+    InputError
+        If there are not so many cores.
     OutputError
         If the run directory cannot be made.
     MachineError
@@ -115,8 +120,10 @@ class Simulation:
         base_dir: Path | None = None,
         engine: Callable[..., Any] | None = None,
         findings: Sequence[Finding] | None = None,
+        threads: int | None = None,
     ) -> None:
         """Make the run directory and the engine."""
+        threads = allowed_threads(threads)
         self.scenario = scenario
         self.compiled = compiled
         plan: Plan = compiled.plan
@@ -151,7 +158,8 @@ class Simulation:
             stored = self._store_scenario(inputs)
             self._info = {**self._first_info(), "scenario": stored}
             self._directory.write_info({"status": "running", **self._info})
-            self._engine = make_engine(plan, packets="packets" in self._tables)
+            self._engine = make_engine(plan, packets="packets" in self._tables, threads=threads)
+            self._threads = Threads(self._engine, plan, threads)
             self._recorder = Recorder(
                 self.directory,
                 self._tables,
@@ -267,7 +275,7 @@ class Simulation:
                 state = _RUNNING
                 if self._stop_signal is None:
                     stop_ps = min(until_ps, edge_ps, engine.now_ps + SLICE_PS)
-                    state = engine.run(stop_ps, BUDGET_HOPS)
+                    state = self._threads.run(stop_ps, BUDGET_HOPS)
                 records = engine.drain()
                 self._recorder.record(records, engine)
                 self._count(records)
@@ -389,6 +397,7 @@ class Simulation:
             "cpu_seconds": round(self._cpu_seconds, 3),
             "packet_hops_per_cpu_second": round(totals["packet_hops"] / max(self._cpu_seconds, 1e-9)),
             "peak_memory_bytes": peak_memory_bytes(),
+            "hops_by_threads": {str(count): hops for count, hops in sorted(self._threads.hops.items())},
         }
 
     def _finish(self, status: str) -> None:
@@ -450,6 +459,7 @@ def prepare(
     overrides: Sequence[str] = (),
     trace: str | None = None,
     force: bool = False,
+    threads: int | None = None,
 ) -> Simulation:
     """Load, validate and compile a scenario and make its run directory, ready to be stepped.
 
@@ -465,11 +475,13 @@ def prepare(
         A key of `TRACE_LEVELS`; None for what the scenario says.
     force
         Replace the run that `output` holds.
+    threads
+        Most threads that may step the engine; None for all cores. Results do not depend on it.
 
     Raises
     ------
     ScenarioError, InputError
-        If the scenario or a file that it names is wrong.
+        If the scenario or a file that it names is wrong, or there are not so many cores.
     OutputError, MachineError
         If the run directory cannot be made or written.
     """
@@ -495,7 +507,7 @@ def prepare(
         if path is None:
             raise
         raise locate(error, path, changes) from error
-    return Simulation(loaded, compiled, output=output, force=force, base_dir=base_dir)
+    return Simulation(loaded, compiled, output=output, force=force, base_dir=base_dir, threads=threads)
 
 
 def run(
@@ -505,10 +517,11 @@ def run(
     overrides: Sequence[str] = (),
     trace: str | None = None,
     force: bool = False,
+    threads: int | None = None,
     progress: Callable[[Snapshot], None] | None = None,
 ) -> Run:
     """Run a scenario to its end; see `prepare` for the parameters and `Simulation.run` for what may be raised."""
-    return prepare(scenario, output, overrides=overrides, trace=trace, force=force).run(progress)
+    return prepare(scenario, output, overrides=overrides, trace=trace, force=force, threads=threads).run(progress)
 
 
 def trace_overrides(level: str | None) -> list[str]:

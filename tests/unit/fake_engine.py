@@ -77,7 +77,16 @@ class FakeEngine:
     """One message ends per call of `run`, unless the arguments say that something goes wrong."""
 
     def __init__(
-        self, plan, *, packets=False, never_ends=False, fault_at=None, error_at=None, broken=False, failing=()
+        self,
+        plan,
+        *,
+        packets=False,
+        threads=1,
+        never_ends=False,
+        fault_at=None,
+        error_at=None,
+        broken=False,
+        failing=(),
     ):
         self.plan = plan
         self.now_ps = 0

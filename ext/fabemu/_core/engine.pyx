@@ -337,13 +337,11 @@ cdef class Engine:
                                          p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.read_request_bytes)
         actions_init(e, plan)
         # Behind the ports: those that stand for ports of another worker's devices.
-        e.ports = <port_t*>zeroed(&e.arena, p.port_count * (2 if threads > 1 else 1), sizeof(port_t))
+        e.ports = <port_t*>zeroed(&e.arena, p.port_count, sizeof(port_t), p.port_count if threads > 1 else 0)
         e.queues = <queue_t*>zeroed(&e.arena, queue_count, sizeof(queue_t))
         e.pauses = <pause_t*>zeroed(&e.arena, 2 * queue_count, sizeof(pause_t))
         e.pendings = <pending_queue_t*>zeroed(&e.arena, p.port_count, sizeof(pending_queue_t))
-        e.port_next_ps = times(&e.arena, p.port_count * (2 if threads > 1 else 1), FOREVER)
-        for index in range(p.port_count if threads > 1 else 0):
-            e.ports[p.port_count + index].mask = <uint32_t>0xffffffff
+        e.port_next_ps = times(&e.arena, p.port_count, FOREVER, p.port_count if threads > 1 else 0)
         e.port_dirty = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
         for index in range(p.port_count):
             port = &e.ports[index]
@@ -779,10 +777,13 @@ cdef class Engine:
         hops = np.zeros(self.e.plan.port_count, dtype="i8")
         sent = np.zeros(self.e.plan.port_count, dtype="i8")
         busy = np.zeros(self.e.plan.port_count, dtype="i8")
+        cdef int64_t[::1] hops_view = hops
+        cdef int64_t[::1] sent_view = sent
+        cdef int64_t[::1] busy_view = busy
         for index in range(self.e.plan.port_count):
-            hops[index] = self.e.ports[index].hops
-            sent[index] = self.e.ports[index].sent_bytes
-            busy[index] = self.e.ports[index].busy_ps
+            hops_view[index] = self.e.ports[index].hops
+            sent_view[index] = self.e.ports[index].sent_bytes
+            busy_view[index] = self.e.ports[index].busy_ps
         return {"hops": hops, "sent_bytes": sent, "busy_ps": busy}
 
     def verify(self):

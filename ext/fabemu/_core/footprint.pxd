@@ -69,7 +69,7 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
     total += zeroed_bytes(s.node_count, sizeof(uint16_t))
     total += zeroed_bytes(s.thread_count, sizeof(worker_t*)) + zeroed_bytes(1, sizeof(worker_t))
     if s.thread_count > 1:
-        total += zeroed_bytes(s.port_count, sizeof(mailbox_t))
+        total += zeroed_bytes(s.port_count + 1, sizeof(mailbox_t))
     total += s.thread_count * footprint_worker(s)
     if s.has_receivers:
         total += zeroed_bytes(s.host_port_count, sizeof(receiver_t))

@@ -145,18 +145,21 @@ cdef inline int64_t zeroed_bytes(int64_t count, size_t size) noexcept nogil:
     return (length + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
 
 
-cdef inline void* zeroed(arena_t* arena, size_t count, size_t size) except NULL:
-    """Zeroed memory for the life of the engine; at least one cache line."""
+cdef inline void* zeroed(arena_t* arena, size_t count, size_t size, size_t spare=0) except NULL:
+    """Zeroed memory for the life of the engine; at least one cache line.
+
+    Behind it room for `spare` elements more, which take no memory until they are written.
+    """
     cdef size_t length = count * size if count > 0 else size
-    cdef void* memory = arena_carve(arena, length)
+    cdef void* memory = arena_carve(arena, length + spare * size)
     if memory == NULL:
         raise MemoryError(f"the engine needs {count * size} more bytes than this machine gives")
     memset(memory, 0, length)
     return memory
 
 
-cdef inline ps_t* times(arena_t* arena, size_t count, ps_t value) except NULL:
-    cdef ps_t* memory = <ps_t*>zeroed(arena, count, sizeof(ps_t))
+cdef inline ps_t* times(arena_t* arena, size_t count, ps_t value, size_t spare=0) except NULL:
+    cdef ps_t* memory = <ps_t*>zeroed(arena, count, sizeof(ps_t), spare)
     cdef size_t index
     for index in range(count):
         memory[index] = value

@@ -448,6 +448,7 @@ cdef struct engine_t:
     int32_t crew_size             # that share the devices now
     uint16_t* node_worker
     mailbox_t* mailboxes          # of ports from plan.port_count on
+    int32_t mailbox_count         # that have ever been used
     void* crew                    # crew_t; NULL = there was never more than one thread
     uint32_t turn                 # windows stepped
     ps_t window_start_ps

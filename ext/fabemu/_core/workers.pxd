@@ -188,7 +188,7 @@ cdef inline int workers_make(engine_t* e, int32_t count, int32_t ports_max) exce
         worker_init(e, w, index, ports_max)
     e.worker = e.workers[0]
     if count > 1:
-        e.mailboxes = <mailbox_t*>zeroed(&e.arena, e.plan.port_count, sizeof(mailbox_t))
+        e.mailboxes = <mailbox_t*>zeroed(&e.arena, 0, sizeof(mailbox_t), e.plan.port_count)
         for index in range(count):
             e.workers[index].posts = <post_t*>calloc(2 * <size_t>count, sizeof(post_t))
             if e.workers[index].posts == NULL:
@@ -280,6 +280,11 @@ cdef inline int mail_share(engine_t* e) except -1:
             w.posts[e.worker_count + to].capacity += 1
             port.peer = e.plan.port_count + box
             port.peer_node = NONE
+            if box == e.mailbox_count:
+                memset(&e.ports[port.peer], 0, sizeof(port_t))
+                e.ports[port.peer].mask = <uint32_t>0xffffffff
+                memset(&e.mailboxes[box], 0, sizeof(mailbox_t))
+                e.mailbox_count += 1
             e.mailboxes[box].to = to
             e.mailboxes[box].posted = 0
             e.ports[port.peer].peer = peer

@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 
 _LEVELS = ("off", "flows", "default", "packets")  # the keys of simulate.TRACE_LEVELS, without its import
 
-_THREADS = "Worker threads; only 1 is accepted so far."
+_THREADS = "Most threads to use; results do not depend on it.  [default: all cores, when it pays]"
 
 
-def _one_thread(_: click.Context, __: click.Parameter, value: int) -> int:
-    if value != 1:
-        raise click.BadParameter(
-            "this version runs on one thread: only 1 is accepted; results never depend on the number"
-        )
-    return value
+def _checked_threads(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
+    from fabemu.errors import InputError
+    from fabemu.threads import allowed_threads
+
+    try:
+        return None if value is None else allowed_threads(value)
+    except InputError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command("run")
@@ -39,7 +41,7 @@ def _one_thread(_: click.Context, __: click.Parameter, value: int) -> int:
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
 @click.option("--until", metavar="TIME", help="End the run at this simulated time, such as 2ms.")
-@click.option("--threads", type=int, default=1, show_default=True, callback=_one_thread, help=_THREADS)
+@click.option("--threads", type=int, callback=_checked_threads, help=_THREADS)
 @click.option("--trace", "level", type=click.Choice(_LEVELS), help="Tables to write.  [default: as the scenario says]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
@@ -52,7 +54,7 @@ def command(
     overrides: tuple[str, ...],
     seed: int | None,
     until: str | None,
-    threads: int,
+    threads: int | None,
     level: str | None,
     as_json: bool,
     quiet: bool,
@@ -84,7 +86,15 @@ def command(
             click.echo(f"simulating {loaded.name}: {facts(compiled)}", err=True)
         directory = output if output is not None else default_directory(loaded.name)
         result = _simulate(
-            loaded, compiled, findings, directory, force=force, base_dir=scenario.parent, quiet=quiet, signals=signals
+            loaded,
+            compiled,
+            findings,
+            directory,
+            force=force,
+            base_dir=scenario.parent,
+            threads=threads,
+            quiet=quiet,
+            signals=signals,
         )
     summary = result.summary()
     if as_json:
@@ -165,13 +175,16 @@ def _simulate(
     *,
     force: bool,
     base_dir: Path,
+    threads: int | None,
     quiet: bool,
     signals: Signals,
 ) -> Run:
     from fabemu.cli.progress import progress_bar
     from fabemu.simulate import Simulation
 
-    simulation = Simulation(scenario, compiled, output=directory, force=force, base_dir=base_dir, findings=findings)
+    simulation = Simulation(
+        scenario, compiled, output=directory, force=force, base_dir=base_dir, findings=findings, threads=threads
+    )
     signals.stop_with(simulation.stop)
     with progress_bar(sys.stderr, quiet=quiet) as show:
         return simulation.run(show)

@@ -107,7 +107,10 @@ def _run(task: Task, files: Mapping[str, bytes] | None, is_wanted: Callable[[], 
                 (base_dir / name).write_bytes(content)
         compiled = compile_plan(scenario, base_dir=base_dir)
         output = Path(task.output) if task.output is not None else Path(scratch, "run")
-        simulation = Simulation(scenario, compiled, output=output, force=True, base_dir=base_dir, findings=())
+        # The runs of a sweep share the cores among them.
+        simulation = Simulation(
+            scenario, compiled, output=output, force=True, base_dir=base_dir, findings=(), threads=1
+        )
         run = simulation.run(lambda _: None if is_wanted() else simulation.stop("given up"))
         if run.info["status"] == "interrupted":
             return Outcome(task.index, "failed", error="given up")

@@ -1,0 +1,166 @@
+"""How many threads step an engine: as many as pay, which is measured while it runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from fabemu.errors import InputError
+from fabemu.partition import partition
+from fabemu.plan import Plan
+
+TRIAL_CALLS = 4
+"""Calls of the engine that are timed with either number of threads."""
+
+PATIENCE_CALLS = 2, 256
+"""Calls before the first trial, and between two when nothing is gained by them; it doubles from one to the next."""
+
+GAIN = 1.05
+"""How much faster another number of threads must be to be taken."""
+
+_RUNNING = 0  # what Engine.run returns when its budget is used up
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def allowed_threads(asked: int | None) -> int:
+    """Most threads that a run may use.
+
+    Parameters
+    ----------
+    asked
+        By the user; None for all cores.
+
+    Raises
+    ------
+    InputError
+        It is not from 1 to the number of cores: more threads than cores wait for each other.
+    """
+    most = cores()
+    if asked is None:
+        return most
+    if not 1 <= asked <= most:
+        cores_text = "1 core" if most == 1 else f"{most} cores"
+        range_text = "only 1" if most == 1 else f"1 to {most}"
+        raise InputError(
+            f"{asked} thread{'s' if abs(asked) != 1 else ''}: this process may use {cores_text}, so {range_text} can "
+            f"be asked for; leave it out to use what pays. Results never depend on it"
+        )
+    return asked
+
+
+class Threads:
+    """Steps an engine with one thread, or with more when that is faster.
+
+    Every now and then twice or half as many are tried for some calls, and taken if they are faster. So a run whose
+    windows hold little work stays with one, and so does one whose other cores are busy. Which of them it is, and who
+    steps which device, makes no difference to results.
+
+    Parameters
+    ----------
+    engine
+        What is stepped, made for `most` threads.
+    plan
+        What it steps.
+    most
+        Threads that may be used.
+    clock
+        Seconds, as `time.perf_counter` gives them.
+
+    Attributes
+    ----------
+    count
+        Threads in use.
+    hops
+        Packet hops by number of threads, so far.
+    """
+
+    def __init__(self, engine: Any, plan: Plan, most: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        """Begin with one thread."""
+        self._engine = engine
+        self._plan = plan
+        self._clock = clock
+        groups = int(plan.host_group.max(initial=-1)) + 1
+        self._most = min(most, max(1, groups)) if getattr(engine, "can_share", False) else 1
+        self._load: np.ndarray = np.zeros(plan.node_count)
+        self._patience = PATIENCE_CALLS[0]
+        self._calls = 0  # since the last trial
+        self._speeds: deque[float] = deque(maxlen=TRIAL_CALLS)
+        self._before: tuple[int, float] | None = None  # in a trial: threads and speed to compare with
+        self._is_cold = False
+        self._upward = True
+        self.count = 1
+        self.hops: dict[int, int] = {}
+
+    def run(self, stop_ps: int, budget: int) -> int:
+        """Call ``engine.run`` with a budget for each thread, and learn from how long it takes."""
+        engine = self._engine
+        hops, begun = engine.packet_hops, self._clock()
+        status = engine.run(stop_ps, budget * self.count)
+        seconds, hops = self._clock() - begun, engine.packet_hops - hops
+        self.hops[self.count] = self.hops.get(self.count, 0) + hops
+        if self._most > 1 and status == _RUNNING and hops >= budget // 2 and seconds > 0:
+            self._learn(hops / seconds)
+        return int(status)
+
+    def _learn(self, speed: float) -> None:
+        if self._is_cold:
+            # The first call after devices have changed hands fills caches.
+            self._is_cold = False
+            return
+        self._speeds.append(speed)
+        self._calls += 1
+        if self._before is not None:
+            if len(self._speeds) == TRIAL_CALLS:
+                self._judge(*self._before)
+        elif self._calls >= self._patience and len(self._speeds) >= min(TRIAL_CALLS, self._patience):
+            self._try_other()
+
+    def _try_other(self) -> None:
+        """Begin a trial of twice as many threads, or of half."""
+        upward = self._upward if 1 < self.count < self._most else self.count == 1
+        other = min(2 * self.count, self._most) if upward else self.count // 2
+        self._before = self.count, median(self._speeds)
+        self._use(other)
+
+    def _judge(self, count: int, speed: float) -> None:
+        """End a trial: `count` threads had `speed` before it."""
+        gained = median(self._speeds) >= GAIN * speed
+        if not gained and self.count < count and median(self._speeds) * GAIN >= speed:
+            # The same with fewer.
+            gained = True
+        self._before = None
+        if gained:
+            self._patience = PATIENCE_CALLS[0]
+            self._calls = 0
+            return
+        self._upward = not self._upward
+        self._patience = min(2 * self._patience, PATIENCE_CALLS[1])
+        self._use(count)
+
+    def _use(self, count: int) -> None:
+        """Go on with so many threads, devices shared out by what they have sent since the last time."""
+        self._speeds.clear()
+        self._calls = 0
+        self._is_cold = True
+        load = np.bincount(self._plan.port_node, self._engine.ports()["hops"], minlength=self._plan.node_count)
+        recent, self._load = load - self._load, load
+        try:
+            self._engine.share(partition(self._plan, count, recent))
+        except OSError:
+            # The system gives no more threads: so be it.
+            self._most = 1
+            self._before = None
+            self._engine.share(np.zeros(self._plan.node_count, np.int32))
+        self.count = self._engine.threads

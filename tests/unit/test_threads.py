@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import fabemu
 from fabemu import simulate, threads
 from fabemu.errors import InputError
 from fabemu.threads import PATIENCE_CALLS, TRIAL_CALLS, Threads, allowed_threads
-
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 

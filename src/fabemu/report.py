@@ -123,6 +123,15 @@ def bytes_text(size_bytes: float) -> str:
     return _scaled(size_bytes, ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1, "B")))
 
 
+def duration_text(seconds: float) -> str:
+    """Seconds as people say them: "42 s", "3 min 05 s", "2 h 07 min"."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
 def count_text(value: float) -> str:
     """A count: with thousands separators up to ten million, then to four figures."""
     if abs(value) < 1e7:

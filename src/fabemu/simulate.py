@@ -12,6 +12,7 @@ import shlex
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabemu.cost.admission import admit, admit_scenario
+from fabemu.cost.estimate import Cost, estimate_cost
+from fabemu.cost.forecast import Forecast, Outlook
+from fabemu.cost.memory import BUDGET_HOPS
 from fabemu.errors import EngineFault, FabemuError, MachineError, OutputError, ScenarioError
 from fabemu.lint import Finding, lint
 from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, OP_SEND, Plan
@@ -34,9 +39,6 @@ from fabemu.version import version
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
     from fabemu.scenario import Scenario
-
-BUDGET_HOPS = 200_000
-"""Packet hops per call of the engine: some 10 ms, so that signals and the progress bar are served."""
 
 SLICE_PS = 10 * 10**9
 """Simulated time per call of the engine at most, for times in which timers run but no packet moves."""
@@ -63,19 +65,15 @@ class Snapshot:
     in_flight_packets: int  # sent and neither delivered nor dropped
     messages_done: int  # messages acknowledged, or failed
     message_count: int  # messages in all
-    done_share: float  # 0..1: of the bytes to send or of the time until the end, whichever is further
+    done_share: float  # 0..1: of the packet hops, by forecast; without one see `Simulation.step`
     wall_seconds: float  # since the run began
     records: Mapping[str, np.ndarray]  # rows since the last snapshot, as the engine numbers them
+    seconds_left: float | None = None  # guess of the wall-clock time that is left; None while there is none
 
     @property
     def hops_per_second(self) -> float:
         """Packet hops per second of wall clock so far."""
         return self.packet_hops / self.wall_seconds if self.wall_seconds > 0 else 0.0
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Guess of the wall-clock time that is left; None while there is nothing to guess from."""
-        return self.wall_seconds * (1 / self.done_share - 1) if self.done_share > 0 else None
 
 
 class Simulation:
@@ -99,6 +97,8 @@ class Simulation:
         What the linter found, if that is known already.
     threads
         Most threads that may step the engine; None for all cores. Results do not depend on it.
+    cost
+        What `fabemu.cost.estimate.estimate_cost` predicts, if that is known already.
 
     Raises
     ------
@@ -121,9 +121,12 @@ class Simulation:
         engine: Callable[..., Any] | None = None,
         findings: Sequence[Finding] | None = None,
         threads: int | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """Make the run directory and the engine."""
         threads = allowed_threads(threads)
+        self._cost = cost
+        self._forecast: Forecast | None = None
         self.scenario = scenario
         self.compiled = compiled
         plan: Plan = compiled.plan
@@ -186,13 +189,16 @@ class Simulation:
         """Ask the run to end soon, with status ``interrupted``; callable from a signal handler or another thread."""
         self._stop_signal = reason
 
-    def run(self, progress: Callable[[Snapshot], None] | None = None) -> Run:
+    def run(self, progress: Callable[[Snapshot], None] | None = None, *, forecast: bool = True) -> Run:
         """Run to the end.
 
         Parameters
         ----------
         progress
             Called about ten times a second.
+        forecast
+            Predict the work for what `progress` is told of the share that is done and the time that is left, which
+            takes up to a second before a large run.
 
         Returns
         -------
@@ -207,6 +213,9 @@ class Simulation:
         MachineError
             The disk is full, or memory ran out.
         """
+        if progress is not None and forecast and self._forecast is None:
+            cost = self._cost or estimate_cost(self.compiled, self._tables)
+            self._forecast = Forecast(cost, self._plan.until_ps)
         shown = time.monotonic()
         for snapshot, _ in self._steps(FOREVER_PS):
             if progress is not None and time.monotonic() - shown >= PROGRESS_SECONDS:
@@ -226,8 +235,10 @@ class Simulation:
         Yields
         ------
         Snapshot
-            The state at the end of each interval. After the last one `run_result` is set. A loop that is left early
-            leaves the run open: go on with another `step` or `run`, or end it with `close`.
+            The state at the end of each interval. Its `done_share` is that of the bytes to send or of the time until
+            the end, whichever is further, unless `run` has asked for a forecast. After the last one `run_result` is
+            set. A loop that is left early leaves the run open: go on with another `step` or `run`, or end it with
+            `close`.
         """
         interval_ps = interval if isinstance(interval, int) else parse_time_ps(interval)
         if interval_ps <= 0:
@@ -342,18 +353,24 @@ class Simulation:
 
     def _snapshot(self, records: Mapping[str, np.ndarray]) -> Snapshot:
         now_ps = int(self._engine.now_ps)
+        packet_hops = int(self._engine.packet_hops)
         share = self._bytes_done / self._byte_total if self._byte_total else 1.0
-        if self._plan.until_ps < FOREVER_PS:
-            share = max(share, now_ps / self._plan.until_ps)
+        if self._forecast is not None:
+            outlook = self._forecast.look(now_ps, packet_hops, share, self._wall_seconds)
+        else:
+            if self._plan.until_ps < FOREVER_PS:
+                share = max(share, now_ps / self._plan.until_ps)
+            outlook = Outlook(min(share, 1.0), self._wall_seconds * (1 / share - 1) if share > 0 else None)
         return Snapshot(
             now_ps=now_ps,
-            packet_hops=int(self._engine.packet_hops),
+            packet_hops=packet_hops,
             in_flight_packets=int(self._engine.in_flight_packets),
             messages_done=self._messages_done,
             message_count=self._message_count,
-            done_share=min(share, 1.0),
+            done_share=outlook.done_share,
             wall_seconds=self._wall_seconds,
             records=records,
+            seconds_left=outlook.seconds_left,
         )
 
     def _first_info(self) -> dict[str, Any]:
@@ -460,6 +477,7 @@ def prepare(
     trace: str | None = None,
     force: bool = False,
     threads: int | None = None,
+    ignore_memory: bool = False,
 ) -> Simulation:
     """Load, validate and compile a scenario and make its run directory, ready to be stepped.
 
@@ -477,13 +495,16 @@ def prepare(
         Replace the run that `output` holds.
     threads
         Most threads that may step the engine; None for all cores. Results do not depend on it.
+    ignore_memory
+        Go on even if there is surely not enough memory.
 
     Raises
     ------
     ScenarioError, InputError
         If the scenario or a file that it names is wrong, or there are not so many cores.
     OutputError, MachineError
-        If the run directory cannot be made or written.
+        If the run directory cannot be made or written, or there is not enough memory. That it may not be enough is a
+        `RuntimeWarning`.
     """
     from fabemu.compile import compile_plan
     from fabemu.scenario import load_scenario, locate, scenario_from_dict
@@ -501,12 +522,17 @@ def prepare(
         loaded = scenario
         if changes:
             raise ValueError("a Scenario object is taken as it is: change it before instead of with overrides or trace")
+    warn = [admit_scenario(loaded, base_dir, ignore_memory=ignore_memory)]
     try:
         compiled = compile_plan(loaded, base_dir=base_dir)
     except ScenarioError as error:
         if path is None:
             raise
         raise locate(error, path, changes) from error
+    most = allowed_threads(threads)
+    warn.append(admit(compiled, loaded.trace.tables, threads=most, ignore_memory=ignore_memory))
+    for text in filter(None, warn):
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
     return Simulation(loaded, compiled, output=output, force=force, base_dir=base_dir, threads=threads)
 
 
@@ -518,10 +544,20 @@ def run(
     trace: str | None = None,
     force: bool = False,
     threads: int | None = None,
+    ignore_memory: bool = False,
     progress: Callable[[Snapshot], None] | None = None,
 ) -> Run:
     """Run a scenario to its end; see `prepare` for the parameters and `Simulation.run` for what may be raised."""
-    return prepare(scenario, output, overrides=overrides, trace=trace, force=force, threads=threads).run(progress)
+    simulation = prepare(
+        scenario,
+        output,
+        overrides=overrides,
+        trace=trace,
+        force=force,
+        threads=threads,
+        ignore_memory=ignore_memory,
+    )
+    return simulation.run(progress)
 
 
 def trace_overrides(level: str | None) -> list[str]:
@@ -575,6 +611,51 @@ def peak_memory_bytes() -> int:
     """Greatest resident memory of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What the first packet hops of a run took here."""
+
+    packet_hops: int
+    cpu_seconds: float
+
+    @property
+    def hops_per_cpu_second(self) -> float:
+        """Packet hops per CPU-second."""
+        return self.packet_hops / max(self.cpu_seconds, 1e-9)
+
+
+def try_out(compiled: Compiled, *, seconds: float = 0.5) -> Speed | None:
+    """Measure the speed of a run on this machine by doing its beginning, without traces.
+
+    Parameters
+    ----------
+    compiled
+        The run. Its engine is made, which takes the fixed part of its memory.
+    seconds
+        CPU time to spend, about; less if the run is over.
+
+    Returns
+    -------
+    Speed or None
+        Of what came after the first tenth, in which rings grow and caches fill; None if nothing moves.
+    """
+    engine = _engine()(compiled.plan)
+    until_ps, budget = compiled.plan.until_ps, BUDGET_HOPS // 10
+    begun = time.process_time()
+    first: tuple[int, float] | None = None
+    while True:
+        state = engine.run(min(until_ps, engine.now_ps + SLICE_PS), budget)
+        engine.drain()
+        spent = time.process_time() - begun
+        if first is None and spent >= seconds / 10:
+            first = engine.packet_hops, spent
+        over = state not in (_RUNNING, _STOPPED) or (state == _STOPPED and engine.now_ps >= until_ps)
+        if over or spent >= seconds:
+            break
+    hops, cpu = (0, 0.0) if first is None or first[0] == engine.packet_hops else first
+    return Speed(engine.packet_hops - hops, spent - cpu) if engine.packet_hops > hops else None
 
 
 def _engine() -> Callable[..., Any]:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_INPUT
-from fabemu.cli.run import facts, load
+from fabemu.cli.run import IGNORE_MEMORY, facts, load
 
 if TYPE_CHECKING:
+    from fabemu.compile import Compiled
+    from fabemu.cost.here import CostHere
     from fabemu.lint.finding import Finding, Severity
+    from fabemu.scenario import Scenario
 
 _LINE = 100
 
@@ -37,6 +40,8 @@ _LINE = 100
     type=click.Path(path_type=Path),
     help="The pg_profile_lookup.ini of a SONiC switch, for the profiles that it makes itself.",
 )
+@click.option("--cost", "with_cost", is_flag=True, help="Predict what a run costs: packet hops, memory, traces, time.")
+@click.option("--ignore-memory", is_flag=True, help=IGNORE_MEMORY)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 def command(
     scenario: Path,
@@ -44,6 +49,8 @@ def command(
     show: bool,
     congested_ports: int | None,
     lookup: Path | None,
+    with_cost: bool,
+    ignore_memory: bool,
     as_json: bool,
 ) -> int:
     """Validate SCENARIO, say what it would simulate, and find what would spoil it.
@@ -58,11 +65,15 @@ def command(
     Examples:
       fabemu check scenario.toml
       fabemu check scenario.toml --show > resolved.toml
+      fabemu check scenario.toml --cost
       fabemu check config_db.json --profiles pg_profile_lookup.ini
     """
     if scenario.suffix == ".json":
-        if overrides or show or congested_ports is not None:
-            raise click.UsageError("--set, --show and --congested-ports are for scenarios, not for a config_db.json")
+        if overrides or show or congested_ports is not None or with_cost or ignore_memory:
+            raise click.UsageError(
+                "--set, --show, --congested-ports, --cost and --ignore-memory are for scenarios, not for a "
+                "config_db.json"
+            )
         return _check_sonic(scenario, lookup, as_json=as_json)
     if lookup is not None:
         raise click.UsageError("--profiles is for the config_db.json of a SONiC switch, not for scenarios")
@@ -70,7 +81,9 @@ def command(
 
     from fabemu.lint import lint
 
-    loaded, compiled = load(scenario, overrides)
+    if with_cost and show:
+        raise click.UsageError("--show prints the scenario alone: give --cost without it")
+    loaded, compiled = load(scenario, overrides, ignore_memory=ignore_memory)
     findings = lint(loaded, compiled, congested_ports=congested_ports)
     warnings = [str(finding) for finding in findings if finding.severity != "note"]
     count = Counter(finding.severity for finding in findings)
@@ -86,6 +99,8 @@ def command(
             "findings": [finding.to_dict() for finding in findings],
             "scenario": tomllib.loads(loaded.to_toml()),
         }
+        if with_cost:
+            result["cost"] = _cost(loaded, compiled, findings).to_dict()
         click.echo(json.dumps(result, indent=2, ensure_ascii=False))
     elif show:
         for finding in findings:
@@ -95,9 +110,26 @@ def command(
     else:
         click.echo(f"{scenario}: {_counts(count)}")
         click.echo(f"  {facts(compiled)}")
+        if with_cost:
+            click.echo(f"\n{_cost(loaded, compiled, findings)}")
         if findings:
             click.echo(f"\n{_table(findings)}")
     return _verdict(scenario, count["error"])
+
+
+def _cost(scenario: Scenario, compiled: Compiled, findings: Sequence[Finding]) -> CostHere:
+    """What a run costs on this machine; its beginning is tried out if it fits into memory."""
+    from fabemu.cost.estimate import estimate_cost
+    from fabemu.cost.here import CostHere
+    from fabemu.cost.machine import room
+    from fabemu.simulate import try_out
+    from fabemu.threads import cores
+
+    may_deadlock = any(finding.code == "FB301" for finding in findings)
+    cost = estimate_cost(compiled, scenario.trace.tables, threads=cores(), may_deadlock=may_deadlock)
+    there_is = room()
+    fits = there_is is None or cost.memory.total <= there_is.bytes
+    return CostHere(cost, there_is, try_out(compiled) if fits else None)
 
 
 def _check_sonic(path: Path, lookup: Path | None, *, as_json: bool) -> int:

@@ -26,7 +26,7 @@ def progress_bar(stream: TextIO, *, quiet: bool = False) -> Iterator[Callable[[S
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from fabemu.report import count_text, time_text
+    from fabemu.report import count_text, duration_text, time_text
 
     columns = (BarColumn(bar_width=None), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}"))
     console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")) or None)
@@ -41,12 +41,3 @@ def progress_bar(stream: TextIO, *, quiet: bool = False) -> Iterator[Callable[[S
             bar.refresh()
 
         yield show
-
-
-def duration_text(seconds: float) -> str:
-    """Seconds as people say them: "42 s", "3 min 05 s", "2 h 07 min"."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _LEVELS = ("off", "flows", "default", "packets")  # the keys of simulate.TRACE_LEVELS, without its import
 
+IGNORE_MEMORY = "Go on even if there is surely not enough memory."
+"""Help of the option of that name."""
+
 _THREADS = "Most threads to use; results do not depend on it.  [default: all cores, when it pays]"
 
 
@@ -46,6 +49,7 @@ def _checked_threads(_: click.Context, __: click.Parameter, value: int | None) -
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
 @click.option("--force", is_flag=True, help="Replace the run that the run directory holds.")
+@click.option("--ignore-memory", is_flag=True, help=IGNORE_MEMORY)
 @click.pass_context
 def command(
     context: click.Context,
@@ -59,6 +63,7 @@ def command(
     as_json: bool,
     quiet: bool,
     force: bool,
+    ignore_memory: bool,
 ) -> int:
     """Simulate SCENARIO (a TOML file), write a run directory, and print a summary.
 
@@ -70,12 +75,18 @@ def command(
       fabemu run scenario.toml -o out --seed 7 --until 2ms
       fabemu run scenario.toml --set workload.0.load=0.8 --json | jq .summary
     """
+    from fabemu.cost.admission import admit
     from fabemu.lint import lint
     from fabemu.report import severity_counts
     from fabemu.run_directory import default_directory
+    from fabemu.threads import allowed_threads
 
     with Signals() as signals:
-        loaded, compiled = load(scenario, overrides, seed=seed, until=until, level=level)
+        loaded, compiled = load(scenario, overrides, seed=seed, until=until, level=level, ignore_memory=ignore_memory)
+        most = allowed_threads(threads)
+        near = admit(compiled, loaded.trace.tables, threads=most, ignore_memory=ignore_memory)
+        if near is not None:
+            click.echo(f"warning: {near}", err=True)
         findings = lint(loaded, compiled)
         for finding in findings:
             if finding.severity != "note":
@@ -114,15 +125,19 @@ def load(
     seed: int | None = None,
     until: str | None = None,
     level: str | None = None,
+    ignore_memory: bool = False,
 ) -> tuple[Scenario, Compiled]:
-    """Scenario and plan of a file, changed by options.
+    """Scenario and plan of a file, changed by options; with `ignore_memory`, even if it surely does not fit.
 
     Raises
     ------
+    MachineError
+        There is surely not enough memory, and that is not to be ignored.
     ScenarioError, InputError
         If anything about them is wrong; problems name the option that the user typed.
     """
     from fabemu.compile import compile_plan
+    from fabemu.cost.admission import admit_scenario
     from fabemu.errors import ScenarioError
     from fabemu.scenario import load_scenario, locate
     from fabemu.simulate import trace_overrides
@@ -142,6 +157,9 @@ def load(
         typed[f"--set {text}"] = f"--trace {level}"
     try:
         scenario = load_scenario(path, changes)
+        lack = admit_scenario(scenario, path.parent, ignore_memory=ignore_memory)
+        if lack is not None:
+            click.echo(f"warning: {lack}", err=True)
         return scenario, compile_plan(scenario, base_dir=path.parent)
     except ScenarioError as error:
         from dataclasses import replace

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
-from fabemu.cli.progress import duration_text
 from fabemu.cli.signals import Signals
 
 if TYPE_CHECKING:
@@ -189,6 +188,8 @@ def progress(*, quiet: bool) -> Iterator[Callable[[Standing], None] | None]:
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
+
+    from fabemu.report import duration_text
 
     columns = (BarColumn(bar_width=None), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}"))
     console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")) or None)

@@ -1,0 +1,118 @@
+"""Whether a run fits into memory: refused if it surely does not, warned about if it may not.
+
+A run is looked at twice: before anything is built, by the counts in its scenario, and when it has been compiled, by its
+plan. Either takes no memory to speak of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fabemu.cost.machine import Room, room, size_text
+from fabemu.cost.size import counts_of_scenario, plan_bytes, sure_bytes
+from fabemu.errors import MachineError
+
+if TYPE_CHECKING:
+    from fabemu.compile import Compiled
+    from fabemu.cost.estimate import Cost
+    from fabemu.scenario import Scenario
+
+WARN_SHARE = 0.8
+"""Share of the memory there is beyond which a run comes with a warning."""
+
+_REMEDY = "simulate a smaller fabric or fewer messages, or use a machine with more memory"
+_ANYWAY = "; --ignore-memory goes on anyway"
+
+
+def admit_scenario(scenario: Scenario, base_dir: Path = Path(), *, ignore_memory: bool = False) -> str | None:
+    """Look at a scenario before it is compiled.
+
+    Returns
+    -------
+    str or None
+        A warning, if it does not fit and `ignore_memory` is set.
+
+    Raises
+    ------
+    MachineError
+        What the plan and the engine take before the first event is more than the memory there is.
+    """
+    counts = counts_of_scenario(scenario, base_dir)
+    needed, there_is = sure_bytes(counts), room()
+    if there_is is None or needed <= there_is.bytes:
+        return None
+    text = (
+        f"not enough memory: {counts.hosts:,} hosts, {counts.ports // 2:,} cables and {counts.ops:,} messages take at "
+        f"least {size_text(needed)} before the first packet ({size_text(plan_bytes(counts))} of it the plan), and "
+        f"there is {there_is}; {_REMEDY}"
+    )
+    if not ignore_memory:
+        raise MachineError(text + _ANYWAY)
+    return text
+
+
+def admit(
+    compiled: Compiled,
+    tables: Sequence[str],
+    *,
+    threads: int = 1,
+    cost: Cost | None = None,
+    ignore_memory: bool = False,
+) -> str | None:
+    """Look at a compiled scenario before it is run.
+
+    Parameters
+    ----------
+    compiled
+        The scenario.
+    tables
+        Names of the tables that the run writes.
+    threads
+        Most threads that may step the engine.
+    cost
+        Its cost, if that is known. Otherwise it is worked out, but only if the most that the run can take is much.
+    ignore_memory
+        Do not refuse.
+
+    Returns
+    -------
+    str or None
+        A warning, if the estimate is beyond `WARN_SHARE` of the memory there is.
+
+    Raises
+    ------
+    MachineError
+        What is sure of the estimate is more than the memory there is.
+    """
+    there_is = room()
+    if there_is is None:
+        return None
+    if cost is None:
+        from fabemu.cost.estimate import estimate_cost
+        from fabemu.cost.memory import most_bytes
+
+        if most_bytes(compiled, tables, threads) <= WARN_SHARE * there_is.bytes:
+            return None
+        cost = estimate_cost(compiled, tables, threads=threads)
+    return judge(cost, there_is, ignore_memory=ignore_memory)
+
+
+def judge(cost: Cost, there_is: Room, *, ignore_memory: bool = False) -> str | None:
+    """Compare an estimate with the memory there is; see `admit`."""
+    sure, total = cost.memory.sure, cost.memory.total
+    if sure > there_is.bytes:
+        text = (
+            f"not enough memory: this run takes {size_text(sure)} before the first packet and about {size_text(total)} "
+            f"at its peak, and there is {there_is}; {_REMEDY}"
+        )
+        if not ignore_memory:
+            raise MachineError(text + _ANYWAY)
+        return text
+    if total > WARN_SHARE * there_is.bytes:
+        return (
+            f"memory may not be enough: this run takes about {size_text(total)} at its peak, and there is {there_is}; "
+            "`fabemu check --cost` shows what takes it"
+        )
+    return None

@@ -133,36 +133,15 @@ def shortest_paths(ports: Ports, down: NDArray[np.bool_] | None = None) -> Route
 
     up = np.ones(len(ports.port_node), dtype=np.bool_) if down is None else ~down
     switch_distance = _switch_distances(ports, group_root, group_count, up)
-    route = np.full((len(row_nodes), group_count), ROUTE_NONE, dtype=np.int32)
     # A group's root that is a host is at distance 0 of itself; no other host leads anywhere.
     root_group = np.full(ports.node_count, NONE, dtype=np.int32)
     root_group[group_root[group_root >= 0]] = np.flatnonzero(group_root >= 0)
-    peer_node = ports.peer_node
-    sets = _SetTable()
-    for row, node in enumerate(row_nodes.tolist()):
-        first, last = int(ports.node_port_start[node]), int(ports.node_port_start[node + 1])
-        peers = peer_node[first:last]
-        # Ports to single-homed hosts are never next hops: their switch reaches them by ROUTE_LOCAL.
-        useful = np.flatnonzero(((peers >= ports.host_count) | (root_group[peers] >= 0)) & up[first:last])
-        peers = peers[useful]
-        peer_distance = np.full((len(useful), group_count), UNREACHED, dtype=np.int32)
-        is_switch = peers >= ports.host_count
-        peer_distance[is_switch] = switch_distance[peers[is_switch] - ports.host_count]
-        at_host = np.flatnonzero(~is_switch)
-        peer_distance[at_host, root_group[peers[at_host]]] = 0
-        if node >= ports.host_count:
-            own = switch_distance[node - ports.host_count]
-        else:
-            own = peer_distance.min(axis=0, initial=UNREACHED) + 1
-            own[own > UNREACHED] = UNREACHED
-            if root_group[node] >= 0:
-                own[root_group[node]] = 0
-        chosen = (peer_distance == own - 1) & (own < UNREACHED)
-        sets.fill(route[row], chosen, (useful + first).astype(np.int32))
-        if node >= ports.host_count:
-            route[row, own == 0] = ROUTE_LOCAL
-    nexthop_start, nexthop_port = sets.arrays()
-    return Routes(host_group, host_access_port, node_route_row, route, nexthop_start, nexthop_port)
+    return Routes(
+        host_group,
+        host_access_port,
+        node_route_row,
+        *_RouteTable(ports, up, switch_distance, root_group, group_count).fill(row_nodes),
+    )
 
 
 def reachable(ports: Ports, routes: Routes, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -239,8 +218,7 @@ def _switch_distances(
         rows = np.flatnonzero(at_level.any(axis=1))
         if len(rows):
             bits = np.unpackbits(at_level[rows].view(np.uint8), axis=1, count=group_count, bitorder="little")
-            reached_row, reached_group = np.nonzero(bits)
-            distance[rows[reached_row], reached_group] = level
+            distance[rows] = np.where(bits, np.int32(level), distance[rows])
             seen |= at_level
         elif level > 0:
             return distance
@@ -253,37 +231,102 @@ def _switch_distances(
         level += 1
 
 
-class _SetTable:
-    """Equal-cost sets, numbered in the order in which rows first need them."""
+class _RouteTable:
+    """The rows of the table, and equal-cost sets, numbered in the order in which rows first need them.
 
-    def __init__(self) -> None:
-        self._members: list[NDArray[np.int32]] = []
+    What a row says depends on how far its node and its neighbours are from each group, and fabrics are regular: all
+    core switches of a fat tree have one such view, and all aggregation switches of a pod. So a row is worked out once
+    for every view, in ports counted from the node's first, and neighbours that are equally far from every group are
+    looked at once.
+    """
 
-    def fill(self, entries: NDArray[np.int32], chosen: NDArray[np.bool_], port_ids: NDArray[np.int32]) -> None:
-        """Write one row of the table: `chosen` (ports, G) says which of `port_ids` lead to which group."""
-        count = chosen.sum(axis=0)
-        single = count == 1
-        if single.any():
-            entries[single] = port_ids[chosen[:, single].argmax(axis=0)]
-        several = np.flatnonzero(count > 1)
-        if not len(several):
-            return
-        # Groups with the same ports share a set. A set belongs to one node, so rows never share any.
-        packed = np.packbits(chosen[:, several], axis=0).T
-        padded = np.zeros((len(several), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
+    def __init__(
+        self,
+        ports: Ports,
+        up: NDArray[np.bool_],
+        switch_distance: NDArray[np.int32],
+        root_group: NDArray[np.int32],
+        group_count: int,
+    ) -> None:
+        self._ports = ports
+        self._up = up
+        self._distance = switch_distance
+        self._root_group = root_group
+        self._group_count = group_count
+        # Number of the distances of every node, equal ones alike; hosts that are roots have their own.
+        seen: dict[bytes, int] = {}
+        of_switch = [seen.setdefault(row.tobytes(), len(seen)) for row in switch_distance]
+        self._view = np.full(ports.node_count, NONE, dtype=np.int64)
+        self._view[ports.host_count :] = of_switch
+        roots = np.flatnonzero(root_group[: ports.host_count] >= 0)
+        self._view[roots] = len(seen) + np.arange(len(roots))
+
+    def fill(self, row_nodes: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+        """(rows, G) table, (sets+1,) starts and the port ids of all sets."""
+        route = np.empty((len(row_nodes), self._group_count), dtype=np.int32)
+        known: dict[tuple[int, bytes], tuple[NDArray[np.int32], list[NDArray[np.int32]]]] = {}
+        members: list[NDArray[np.int32]] = []
+        ports, peer_node = self._ports, self._ports.peer_node
+        for row, node in enumerate(row_nodes.tolist()):
+            first, last = int(ports.node_port_start[node]), int(ports.node_port_start[node + 1])
+            peers = peer_node[first:last]
+            # Ports to single-homed hosts are never next hops: their switch reaches them by ROUTE_LOCAL.
+            usable = ((peers >= ports.host_count) | (self._root_group[peers] >= 0)) & self._up[first:last]
+            views = np.where(usable, self._view[peers], NONE)
+            # A host knows its own distances from its neighbours', and which group it is itself.
+            own = int(self._view[node]) if node >= ports.host_count else -2 - int(self._root_group[node])
+            key = (own, views.tobytes())
+            if key not in known:
+                known[key] = self._row(node, peers, views)
+            template, sets = known[key]
+            np.add(template, first, out=route[row], where=template >= 0)
+            np.copyto(route[row], template, where=(template < 0) & (template > ROUTE_SET_BASE))
+            np.subtract(template, len(members), out=route[row], where=template <= ROUTE_SET_BASE)
+            members.extend(ports_of_set + np.int32(first) for ports_of_set in sets)
+        start = np.zeros(len(members) + 1, dtype=np.int32)
+        np.cumsum([len(ports_of_set) for ports_of_set in members], out=start[1:])
+        return route, start, np.concatenate(members) if members else np.zeros(0, dtype=np.int32)
+
+    def _row(
+        self, node: int, peers: NDArray[np.int32], views: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
+        """(G,) one row, and its sets: ports counted from the node's first, sets from 0."""
+        host_count = self._ports.host_count
+        useful = np.flatnonzero(views != NONE)
+        # Neighbours of one view are next hops for the same groups.
+        _, example, kind = np.unique(views[useful], return_index=True, return_inverse=True)
+        neighbours = peers[useful[example]]
+        peer_distance = np.full((len(neighbours), self._group_count), UNREACHED, dtype=np.int32)
+        is_switch = neighbours >= host_count
+        peer_distance[is_switch] = self._distance[neighbours[is_switch] - host_count]
+        at_host = np.flatnonzero(~is_switch)
+        peer_distance[at_host, self._root_group[neighbours[at_host]]] = 0
+        if node >= host_count:
+            own = self._distance[node - host_count]
+        else:
+            own = peer_distance.min(axis=0, initial=UNREACHED) + 1
+            own[own > UNREACHED] = UNREACHED
+            if self._root_group[node] >= 0:
+                own[self._root_group[node]] = 0
+        chosen = (peer_distance == own - 1) & (own < UNREACHED)
+        entries = np.full(self._group_count, ROUTE_NONE, dtype=np.int32)
+        # Groups that the same neighbours lead to share their ports. A set belongs to one node: rows never share any.
+        packed = np.packbits(chosen, axis=0).T
+        padded = np.zeros((self._group_count, -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
         words = padded.view(np.uint64)
         key = words[:, 0] if words.shape[1] == 1 else words
         _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        rank = np.empty(len(first), dtype=np.int64)
-        rank[order] = np.arange(len(first)) + len(self._members)
-        entries[several] = ROUTE_SET_BASE - rank[inverse.reshape(-1)]
-        self._members.extend(port_ids[chosen[:, several[at]]] for at in first[order].tolist())
-
-    def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """(sets+1,) starts and the port ids of all sets."""
-        start = np.zeros(len(self._members) + 1, dtype=np.int32)
-        np.cumsum([len(ports) for ports in self._members], out=start[1:])
-        members = np.concatenate(self._members) if self._members else np.zeros(0, dtype=np.int32)
-        return start, members.astype(np.int32)
+        sets: list[NDArray[np.int32]] = []
+        entry_of_choice = np.empty(len(first), dtype=np.int32)
+        for choice in np.argsort(first, kind="stable").tolist():
+            choosing = useful[chosen[kind, first[choice]]].astype(np.int32)
+            if len(choosing) > 1:
+                entry_of_choice[choice] = ROUTE_SET_BASE - len(sets)
+                sets.append(choosing)
+            else:
+                entry_of_choice[choice] = choosing[0] if len(choosing) else ROUTE_NONE
+        entries[:] = entry_of_choice[inverse.reshape(-1)]
+        if node >= host_count:
+            entries[own == 0] = ROUTE_LOCAL
+        return entries, sets

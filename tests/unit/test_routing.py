@@ -192,3 +192,24 @@ def test_long_chain_and_wide_switch() -> None:
         assert reachable(ports, routes, np.array([0]), np.array([fabric.host_count - 1])).all()
     # More than 64 members: the set does not fit one machine word.
     assert len(next_hops(ports, routes, 5, 4)) == 70
+
+
+def test_a_regular_fabric_with_dead_cables_still_has_shortest_paths() -> None:
+    """Rows of equal switches are worked out once: a dead cable must make their rows differ."""
+    fabric = fat_tree(pods=4, edges_per_pod=2, aggs_per_pod=2, cores=4, hosts_per_edge=2)
+    ends_a, ends_b = fabric.cable_ends()
+    between = np.flatnonzero(np.minimum(ends_a, ends_b) >= fabric.host_count)
+    for cables in (between[[0]], between[[3, 9, 17]], between[-5:]):
+        down = np.zeros(2 * len(ends_a), dtype=np.bool_)
+        down[cable_ports(ends_a, ends_b)[cables].ravel()] = True
+        whole = port_table(fabric.host_count, fabric.node_count, ends_a, ends_b)
+        routes = shortest_paths(whole, down)
+        rest = np.setdiff1d(np.arange(len(ends_a)), cables)
+        alive = port_table(fabric.host_count, fabric.node_count, ends_a[rest], ends_b[rest])
+        # Ports by their cables: those that are left have other numbers without the dead ones.
+        number = np.zeros(len(alive.port_node), dtype=np.int64)
+        number[cable_ports(ends_a[rest], ends_b[rest])] = cable_ports(ends_a, ends_b)[rest]
+        for node in range(fabric.host_count, fabric.node_count):
+            for dst in range(fabric.host_count):
+                found = sorted(number[searched_next_hops(alive, node, dst)].tolist())
+                assert next_hops(whole, routes, node, dst) == found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile.credit import refuse_wrong_credits
+from fabemu.compile.rows import group_rows
 from fabemu.compile.wiring import Wiring
 from fabemu.errors import Problem, ScenarioError
 from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
@@ -92,28 +93,9 @@ def compile_buffers(
         for node, switch in enumerate(switches, start=host_count)
         if (by_peer := scenario.switch_ports_for(fabric.node_names[node], switch))
     }
-    kinds: dict[tuple[int, ...], int] = {}
-    members: list[_PortKind] = []
     kind_of_port = np.full(port_count, -1, dtype=np.int64)
     first_switch_port = int(ports.node_port_start[host_count])
-    peer_response = response_ps[ports.port_peer].tolist()
-    columns = zip(
-        ports.port_node[first_switch_port:].tolist(),
-        wiring.rate_bps[first_switch_port:].tolist(),
-        wiring.delay_ps[first_switch_port:].tolist(),
-        peer_response[first_switch_port:],
-        wiring.credit_bytes[first_switch_port:].tolist(),
-        strict=True,
-    )
-    for port, (node, rate, delay, response, credit) in enumerate(columns, start=first_switch_port):
-        switch = switches[node - host_count]
-        if node in at_peer:
-            switch = at_peer[node].get(fabric.node_names[ports.peer_node[port]], switch)
-        key = (id(switch), rate, delay, response, credit)
-        if key not in kinds:
-            kinds[key] = len(members)
-            members.append(_PortKind(switch, rate, delay, response, credit))
-        kind_of_port[port] = kinds[key]
+    kind_of_port[first_switch_port:], members = _port_kinds(fabric, wiring, switches, at_peer, response_ps)
 
     nic_rate_bps = int(wiring.rate_bps[0]) if first_switch_port else 0  # the first host that has a cable
     table = np.zeros((len(members) + 1, _COLUMNS, len(classes)), dtype=np.int64)  # the last row is for hosts' ports
@@ -166,6 +148,46 @@ def compile_buffers(
     mapped = any(switch.class_map for switch in switches)
     guaranteed = scenario.compat != "ns3" and not short and not unpaused and not mapped
     return Buffers(fields, lossless_guaranteed=guaranteed)
+
+
+def _port_kinds(
+    fabric: Fabric,
+    wiring: Wiring,
+    switches: Sequence[Switch],
+    at_peer: Mapping[int, Mapping[str, Switch]],
+    response_ps: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], list[_PortKind]]:
+    """Kind of every port of a switch, in their order, and the kinds.
+
+    `at_peer` has the parameters of ports with overrides of their own, by node and name of the peer.
+    """
+    ports = wiring.ports
+    first = int(ports.node_port_start[fabric.host_count])
+    tables: list[Switch] = []
+    numbers: dict[int, int] = {}  # switches of one tier without an override share one object
+
+    def number(switch: Switch) -> int:
+        if id(switch) not in numbers:
+            numbers[id(switch)] = len(tables)
+            tables.append(switch)
+        return numbers[id(switch)]
+
+    table_of_node = np.array([number(switch) for switch in switches], dtype=np.int64)
+    table_of_port = table_of_node[ports.port_node[first:] - fabric.host_count]
+    for node, by_peer in at_peer.items():
+        own = np.arange(ports.node_port_start[node], ports.node_port_start[node + 1])
+        for peer, switch in by_peer.items():
+            table_of_port[own[ports.peer_node[own] == fabric.node_ids[peer]] - first] = number(switch)
+    columns = (
+        table_of_port,
+        wiring.rate_bps[first:],
+        wiring.delay_ps[first:],
+        response_ps[ports.port_peer[first:]],
+        wiring.credit_bytes[first:],
+    )
+    kind, examples = group_rows(columns)
+    rows = zip(*(column[examples].tolist() for column in columns), strict=True)
+    return kind, [_PortKind(tables[table], *parameters) for table, *parameters in rows]
 
 
 def _class_maps(scenario: Scenario, switches: Sequence[Switch]) -> NDArray[np.uint8]:

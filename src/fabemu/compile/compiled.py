@@ -107,7 +107,7 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     frame_limits = _frame_limits(scenario, reads=bool((flows.verb == VERB_READ).any()))
     buffers = compile_buffers(scenario, fabric, wiring, switches, frame_limits)
     faults = compile_faults(
-        scenario, fabric, wiring, buffers.fields, frame_limits, compile_detours(scenario, fabric, wiring)
+        scenario, fabric, wiring, buffers.fields, frame_limits, routes, compile_detours(scenario, fabric, wiring)
     )
     routes = faults.tables.routes
     frames, ports = scenario.frames, wiring.ports

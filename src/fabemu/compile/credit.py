@@ -53,7 +53,7 @@ def refuse_wrong_credits(
         if switch.class_map:
             message = f"{name} has links with credits, where a frame belongs to the same class at both ends"
             problems.append(Problem("", "switch.class_map", message))
-    ids = {name: node for node, name in enumerate(fabric.node_names)}
+    ids = fabric.node_ids
     for index, item in enumerate(scenario.switch.override):
         if item.peer is None or item.pfc is None:
             continue

@@ -29,6 +29,7 @@ from fabemu.plan import (
     FOREVER_PS,
     NONE,
 )
+from fabemu.routing import Routes
 from fabemu.scenario.fabric import close_to
 from fabemu.scenario.fault import (
     FRAME_KINDS,
@@ -422,6 +423,7 @@ def compile_faults(
     wiring: Wiring,
     buffers: Mapping[str, NDArray[Any]],
     frames: FrameLimits,
+    shortest: Routes,
     detours: Sequence[Detour],
 ) -> Faults:
     """Work out actions and routing tables.
@@ -434,6 +436,8 @@ def compile_faults(
         Fields of the plan, by name: what is restored when a fault is over.
     frames
         Sizes of frames.
+    shortest
+        Shortest paths with every link up.
     detours
         Next hops given by hand.
 
@@ -462,7 +466,7 @@ def compile_faults(
     work.links()
     history = work.history(scenario.routing.detection)
     dead = list(dict.fromkeys(down for _, down in history if down))
-    tables = compile_routes(fabric, wiring, detours, dead)
+    tables = compile_routes(fabric, wiring, shortest, detours, dead)
     reaction_ps = scenario.routing.detection + scenario.routing.convergence
     for time_ps, down in history:
         work.act(time_ps + reaction_ps, ACTION_ROUTES, NONE, 0, dead.index(down) + 1 if down else 0)

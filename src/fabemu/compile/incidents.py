@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile.buffers import FrameLimits
+from fabemu.compile.rows import group_rows
 from fabemu.compile.wiring import Wiring
 from fabemu.errors import Problem, ScenarioError
 from fabemu.headroom import headroom_bound_bytes
@@ -61,7 +62,7 @@ def _watchdogs(fabric: Fabric, wiring: Wiring, switches: Sequence[Switch]) -> di
             found.update(names)
             named.update(wanted)
             for name in wanted:
-                if name not in fabric.node_names:
+                if name not in fabric.node_ids:
                     hint = close_to(name, ["all", "host", *fabric.node_names])
                     problems[f'there is no device "{name}" in the fabric{hint}'] = None
     for name in sorted(named & set(fabric.node_names) - found):
@@ -91,21 +92,35 @@ def _receivers(
     fields = {
         f"port_rx_{key}_bytes": np.zeros(len(ports.port_node), dtype=np.int64) for key in ("xoff", "xon", "buffer")
     }
-    for port in range(int(ports.node_port_start[fabric.host_count])):
-        receiver = scenario.nic_for(fabric.node_names[ports.port_node[port]]).receiver
-        peer = int(ports.peer_node[port])
+    host_ports = np.arange(int(ports.node_port_start[fabric.host_count]))
+    peers = ports.peer_node[host_ports]
+    receivers = [scenario.nic_for(name).receiver for name in fabric.host_names]
+    # Hosts without an override share one object: look at it once.
+    by_number = {id(receiver): receiver for receiver in receivers}
+    number = np.array([id(receiver) for receiver in receivers], dtype=np.int64)[ports.port_node[host_ports]]
+    of_switch = np.array([switch.pfc.response_delay for switch in switches], dtype=np.int64)
+    response_ps = np.zeros(len(host_ports), dtype=np.int64)
+    at_switch = peers >= fabric.host_count
+    response_ps[at_switch] = of_switch[peers[at_switch] - fabric.host_count]
+    columns = (number, wiring.rate_bps[host_ports], wiring.delay_ps[host_ports], response_ps)
+    kind, examples = group_rows(columns)
+    values: list[tuple[int, int, int]] = []
+    for own, rate, delay, response in zip(*(column[examples].tolist() for column in columns), strict=True):
+        receiver = by_number[own]
         buffer = receiver.buffer
         if buffer == "auto":
             bound = headroom_bound_bytes(
-                rate_bps=int(wiring.rate_bps[port]),
-                delay_ps=int(wiring.delay_ps[port]),
-                response_ps=switches[peer - fabric.host_count].pfc.response_delay if peer >= fabric.host_count else 0,
+                rate_bps=rate,
+                delay_ps=delay,
+                response_ps=response,
                 frame_bytes=frames.largest_bytes,
                 pfc_bytes=frames.pfc_bytes,
                 wire_overhead_bytes=frames.wire_overhead_bytes,
             )
             buffer = max(1, lossless) * (receiver.xoff + bound)
-        fields["port_rx_xoff_bytes"][port] = receiver.xoff
-        fields["port_rx_xon_bytes"][port] = receiver.xon
-        fields["port_rx_buffer_bytes"][port] = buffer
+        values.append((receiver.xoff, receiver.xon, buffer))
+    if values:
+        of_port = np.array(values, dtype=np.int64)[kind]
+        for column, name in enumerate(fields):
+            fields[name][host_ports] = of_port[:, column]
     return fields

@@ -40,8 +40,7 @@ class Tables:
 
 def compile_detours(scenario: Scenario, fabric: Fabric, wiring: Wiring) -> list[Detour]:
     """Resolve `routing.override`. Raises ScenarioError for switches, hosts and neighbours that are not there."""
-    names = fabric.node_names
-    ids = {name: node for node, name in enumerate(names)}
+    ids = fabric.node_ids
     hosts = HostNames(fabric.host_names, fabric.switch_names)
     ports = wiring.ports
     detours: list[Detour] = []
@@ -81,13 +80,17 @@ def not_a_switch(fabric: Fabric, name: str) -> str:
     return f'the fabric has no switch "{name}"{close_to(name, fabric.switch_names)}'
 
 
-def compile_routes(fabric: Fabric, wiring: Wiring, detours: Sequence[Detour], dead: Iterable[frozenset[int]]) -> Tables:
+def compile_routes(
+    fabric: Fabric, wiring: Wiring, shortest: Routes, detours: Sequence[Detour], dead: Iterable[frozenset[int]]
+) -> Tables:
     """Routes with every link up, then with each set of dead ports.
 
     Parameters
     ----------
     fabric, wiring
         The fabric.
+    shortest
+        Its shortest paths with every link up.
     detours
         Next hops given by hand; of one whose links are all dead the shortest paths are left.
     dead
@@ -106,7 +109,7 @@ def compile_routes(fabric: Fabric, wiring: Wiring, detours: Sequence[Detour], de
     for down in [frozenset[int](), *dead]:
         is_down = np.zeros(len(ports.port_node), dtype=np.bool_)
         is_down[list(down)] = True
-        routes = shortest_paths(ports, is_down if down else None)
+        routes = shortest_paths(ports, is_down) if down else shortest
         routes = _detoured(routes, [replace(item, ports=item.ports[~is_down[item.ports]]) for item in detours])
         if detours:
             _refuse_circles(fabric, wiring, routes, detours)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from fabemu.errors import Problem, ScenarioError
 from fabemu.routing import Ports, cable_ports, port_table
+from fabemu.scenario.device import Link
 from fabemu.scenario.fabric import close_to
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
@@ -49,33 +49,26 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
     Raises ScenarioError if an override or a tier names what the fabric does not have, or a device has too many ports.
     """
     names = fabric.node_names
-    pairs = [(min(cable.a, cable.b), max(cable.a, cable.b)) for cable in fabric.cables]
-    parallel = Counter(pairs)
-    _refuse_unknown(scenario, fabric, parallel)
-
     ends_a, ends_b = fabric.cable_ends()
+    bundles = _Bundles.of(ends_a, ends_b, fabric.node_count)
+    _refuse_unknown(scenario, fabric, bundles)
+
     ports = port_table(fabric.host_count, fabric.node_count, ends_a, ends_b)
     _refuse_wide(ports, names)
     port_of = cable_ports(ends_a, ends_b)
-    cable_rate = np.zeros(len(fabric.cables), dtype=np.int64)
-    cable_delay = np.zeros(len(fabric.cables), dtype=np.int64)
-    cable_credit = np.zeros(len(fabric.cables), dtype=np.int64)
-    cable_refresh = np.zeros(len(fabric.cables), dtype=np.int64)
-    port_names = [""] * len(ports.port_node)
-    seen: Counter[tuple[int, int]] = Counter()
-    for index, (cable, pair) in enumerate(zip(fabric.cables, pairs, strict=True)):
-        number = seen[pair]
-        seen[pair] += 1
-        name_a, name_b = names[cable.a], names[cable.b]
-        link = scenario.link_for(cable.tier, name_a, name_b, number, rate=cable.rate_bps, delay=cable.delay_ps)
-        cable_rate[index], cable_delay[index] = link.rate, link.delay_ps
-        if link.flow_control == "credit":
-            cable_credit[index] = max(1, link.credit_buffer // CREDIT_BLOCK_BYTES) * CREDIT_BLOCK_BYTES
-            refresh = link.credit_refresh
-            cable_refresh[index] = 0 if refresh == "off" else CREDIT_REFRESH_AUTO if refresh == "auto" else refresh
-        mark = f"#{number}" if parallel[pair] > 1 else ""
-        port_names[port_of[index, 0]] = f"{name_a}->{name_b}{mark}"
-        port_names[port_of[index, 1]] = f"{name_b}->{name_a}{mark}"
+    kind_of_cable, links = _links(scenario, fabric, bundles)
+    cable_rate = np.array([link.rate for link in links], dtype=np.int64)[kind_of_cable]
+    cable_delay = np.array([link.delay_ps for link in links], dtype=np.int64)[kind_of_cable]
+    cable_credit = np.array([_credit_bytes(link) for link in links], dtype=np.int64)[kind_of_cable]
+    cable_refresh = np.array([_credit_refresh_ps(link) for link in links], dtype=np.int64)[kind_of_cable]
+    port_names = [
+        f"{names[node]}->{names[peer]}"
+        for node, peer in zip(ports.port_node.tolist(), ports.peer_node.tolist(), strict=True)
+    ]
+    parallel = np.flatnonzero(bundles.size > 1)
+    for cable, number in zip(parallel.tolist(), bundles.number[parallel].tolist(), strict=True):
+        for port in port_of[cable].tolist():
+            port_names[port] += f"#{number}"
     if scenario.compat == "ns3":
         cable_delay -= cable_delay % 1000
 
@@ -94,6 +87,81 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
     )
 
 
+@dataclass(frozen=True)
+class _Bundles:
+    """Parallel cables: those between the same two devices, in any direction."""
+
+    key: NDArray[np.int64]  # (cables,) of the two devices, see `key_of`
+    size: NDArray[np.int64]  # (cables,) parallel cables, the cable itself included
+    number: NDArray[np.int64]  # (cables,) which of them it is, from 0
+    node_count: int
+
+    @classmethod
+    def of(cls, ends_a: NDArray[np.int32], ends_b: NDArray[np.int32], node_count: int) -> _Bundles:
+        """Bundles of the cables `ends_a[i]` - `ends_b[i]`."""
+        key = np.minimum(ends_a, ends_b).astype(np.int64) * node_count + np.maximum(ends_a, ends_b)
+        _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+        order = np.argsort(inverse, kind="stable")
+        number = np.empty(len(key), dtype=np.int64)
+        number[order] = np.arange(len(key)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return cls(key, counts[inverse], number, node_count)
+
+    def key_of(self, a: int, b: int) -> int:
+        """Key of two nodes."""
+        return min(a, b) * self.node_count + max(a, b)
+
+    def count(self, a: int, b: int) -> int:
+        """Cables between two nodes."""
+        return int(np.count_nonzero(self.key == self.key_of(a, b)))
+
+
+def _links(scenario: Scenario, fabric: Fabric, bundles: _Bundles) -> tuple[NDArray[np.int64], list[Link]]:
+    """(cables,) kind of every cable, and the parameters of each kind; a cable with an override is a kind of its own."""
+    names, ids = fabric.node_names, fabric.node_ids
+    overridden = [bundles.key_of(*(ids[name] for name in link.between)) for link in scenario.link.override]
+    kinds: dict[tuple[str, int | None, int | None], int] = {}
+    links: list[Link] = []
+
+    def resolve(index: int) -> Link:
+        cable = fabric.cables[index]
+        return scenario.link_for(
+            cable.tier,
+            names[cable.a],
+            names[cable.b],
+            int(bundles.number[index]),
+            rate=cable.rate_bps,
+            delay=cable.delay_ps,
+        )
+
+    own = np.isin(bundles.key, overridden)
+    kind_of_cable = np.zeros(len(fabric.cables), dtype=np.int64)
+    for index, (cable, has_own) in enumerate(zip(fabric.cables, own.tolist(), strict=True)):
+        key = (cable.tier, cable.rate_bps, cable.delay_ps)
+        if has_own:
+            kind_of_cable[index] = len(links)
+            links.append(resolve(index))
+        elif key in kinds:
+            kind_of_cable[index] = kinds[key]
+        else:
+            kind_of_cable[index] = kinds[key] = len(links)
+            links.append(resolve(index))
+    return kind_of_cable, links
+
+
+def _credit_bytes(link: Link) -> int:
+    """Receive buffer of each class in whole blocks; 0 without credits."""
+    if link.flow_control != "credit":
+        return 0
+    return max(1, link.credit_buffer // CREDIT_BLOCK_BYTES) * CREDIT_BLOCK_BYTES
+
+
+def _credit_refresh_ps(link: Link) -> int:
+    """Refresh of credits: 0 for none, CREDIT_REFRESH_AUTO."""
+    if link.flow_control != "credit" or link.credit_refresh == "off":
+        return 0
+    return CREDIT_REFRESH_AUTO if link.credit_refresh == "auto" else link.credit_refresh
+
+
 def _refuse_wide(ports: Ports, names: Sequence[str]) -> None:
     """Raise for devices with more ports than the engine numbers within one."""
     problems = []
@@ -105,9 +173,9 @@ def _refuse_wide(ports: Ports, names: Sequence[str]) -> None:
         raise ScenarioError(problems)
 
 
-def _refuse_unknown(scenario: Scenario, fabric: Fabric, parallel: Counter[tuple[int, int]]) -> None:
+def _refuse_unknown(scenario: Scenario, fabric: Fabric, bundles: _Bundles) -> None:
     """Raise for overrides of devices and cables that do not exist, and for tiers without a cable."""
-    ids = {name: node for node, name in enumerate(fabric.node_names)}
+    ids = fabric.node_ids
     problems: list[Problem] = []
 
     def refuse(path: str, value: str, message: str) -> None:
@@ -120,8 +188,7 @@ def _refuse_unknown(scenario: Scenario, fabric: Fabric, parallel: Counter[tuple[
             refuse(path, name, f'the fabric has no device "{name}"{close_to(name, ids)}')
         if unknown:
             continue
-        a, b = sorted(ids[name] for name in link.between)
-        count = parallel[a, b]
+        count = bundles.count(*(ids[name] for name in link.between))
         if not count:
             refuse(path, '", "'.join(link.between), "no link joins these two devices")
         elif link.index is not None and link.index >= count:
@@ -134,7 +201,7 @@ def _refuse_unknown(scenario: Scenario, fabric: Fabric, parallel: Counter[tuple[
             continue
         if item.peer not in ids:
             refuse(path, item.peer, f'the fabric has no device "{item.peer}"{close_to(item.peer, ids)}')
-        elif not parallel[min(ids[item.name], ids[item.peer]), max(ids[item.name], ids[item.peer])]:
+        elif not bundles.count(ids[item.name], ids[item.peer]):
             refuse(path, item.peer, f'no link joins "{item.name}" and this device')
     switches = set(fabric.switch_names)
     hosts = set(fabric.host_names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.compile.rows import group_rows
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.subject import Subject, count
 from fabemu.lint.threshold import reached_bytes
@@ -85,15 +86,21 @@ def small_pools(subject: Subject) -> list[Finding]:
     """FB202."""
     plan, found = subject.plan, Grouped(SMALL_POOL)
     static, alpha = subject.queues("pq_static_bytes"), subject.queues("pq_alpha_q16")
-    for port, item in subject.pfc_ports():
-        pool = int(plan.switch_pool_bytes[plan.port_node[port] - plan.host_count])
-        if static[port, item] != NONE:
-            continue
-        threshold = reached_bytes(pool, int(alpha[port, item]), 1)
-        if threshold < 2 * subject.largest_frame_bytes:
-            message = (
-                f"of a pool of {count(pool)} one priority group may use {count(threshold)}, less than two frames of "
-                f"{count(subject.largest_frame_bytes)}: PFC pauses at every burst"
-            )
-            found.add(subject.node(int(plan.port_node[port])), message, pool_bytes=pool, threshold_bytes=threshold)
+    ports, items = subject.pfc_queues
+    pools = plan.switch_pool_bytes[plan.port_node[ports] - plan.host_count]
+    kind, examples = group_rows([pools, alpha[ports, items]])
+    thresholds = [
+        reached_bytes(pool, alpha_q16, 1)
+        for pool, alpha_q16 in zip(
+            pools[examples].tolist(), alpha[ports[examples], items[examples]].tolist(), strict=True
+        )
+    ]
+    small = np.array([threshold < 2 * subject.largest_frame_bytes for threshold in thresholds], dtype=bool)[kind]
+    for at in np.flatnonzero(small & (static[ports, items] == NONE)).tolist():
+        pool, threshold = int(pools[at]), thresholds[kind[at]]
+        message = (
+            f"of a pool of {count(pool)} one priority group may use {count(threshold)}, less than two frames of "
+            f"{count(subject.largest_frame_bytes)}: PFC pauses at every burst"
+        )
+        found.add(subject.node(int(plan.port_node[ports[at]])), message, pool_bytes=pool, threshold_bytes=threshold)
     return found.findings()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabemu.compile.rows import group_rows
 from fabemu.headroom import HeadroomTerms, headroom_terms
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.frame import MADE_FOR_LESS
@@ -51,34 +55,42 @@ def short_headrooms(subject: Subject) -> list[Finding]:
     plan = subject.plan
     headroom, sends = subject.queues("pq_headroom_bytes"), subject.queues("pq_pfc_send")
     found, smaller = Grouped(SHORT), Grouped(MADE_FOR_LESS)
-    bounds: dict[tuple[int, ...], HeadroomTerms] = {}
-    for port, item in subject.pfc_ports():
-        if not sends[port, item]:
-            continue  # FB103: no headroom would be enough
-        given, cell = int(headroom[port, item]), int(plan.switch_cell_bytes[plan.port_node[port] - plan.host_count])
-        key = (
-            int(plan.port_rate_bps[port]),
-            int(plan.port_delay_ps[port]),
-            int(plan.port_pfc_response_ps[plan.port_peer[port]]),
-            cell,
-        )
-        if key not in bounds:
-            bounds[key] = _terms(subject, port, cell)
-        terms = bounds[key]
-        bound = terms.total_bytes
-        if given < bound:
+    ports, items = subject.pfc_queues
+    sending = sends[ports, items] != 0  # the others are FB103: no headroom would be enough
+    ports, items = ports[sending], items[sending]
+    cells = plan.switch_cell_bytes[plan.port_node[ports] - plan.host_count]
+    kind, examples = group_rows([headroom[ports, items], cells, *_link(subject, ports)])
+    terms_of_kind = [
+        _terms(subject, port, cell)
+        for port, cell in zip(ports[examples].tolist(), cells[examples].tolist(), strict=True)
+    ]
+    bound_of_kind = np.array([terms.total_bytes for terms in terms_of_kind], dtype=np.int64)
+    short = headroom[ports[examples], items[examples]] < bound_of_kind
+    said: dict[int, tuple[str, int | None]] = {}  # by kind: the message, and the MTU that is small enough
+    for at in np.flatnonzero(short[kind]).tolist():
+        number, port = int(kind[at]), int(ports[at])
+        given, cell = int(headroom[port, items[at]]), int(cells[at])
+        terms, bound = terms_of_kind[number], int(bound_of_kind[number])
+        if number not in said:
             message = (
                 f"headroom {count(given)} is below the {count(bound)} that "
                 f"{format_rate(int(plan.port_rate_bps[port]))}, {format_time(int(plan.port_delay_ps[port]))} "
                 f"and frames of {count(subject.largest_frame_bytes)} need ({terms}): "
                 f"lossless classes may drop{_enough_for(subject, port, given, cell)}"
             )
-            found.add(subject.port(port), message, given_bytes=given, bound_bytes=bound, terms_bytes=terms.by_name())
-            mtu = _enough_for_mtu(subject, port, given, cell)
-            if mtu is not None:
-                text = f"headroom {count(given)} is enough for an MTU of {mtu}, but nic.mtu is {plan.mtu_bytes}"
-                smaller.add(subject.port(port), text, given_bytes=given, mtu_bytes=mtu)
+            said[number] = message, _enough_for_mtu(subject, port, given, cell)
+        message, mtu = said[number]
+        found.add(subject.port(port), message, given_bytes=given, bound_bytes=bound, terms_bytes=terms.by_name())
+        if mtu is not None:
+            text = f"headroom {count(given)} is enough for an MTU of {mtu}, but nic.mtu is {plan.mtu_bytes}"
+            smaller.add(subject.port(port), text, given_bytes=given, mtu_bytes=mtu)
     return [*found.findings(), *smaller.findings()]
+
+
+def _link(subject: Subject, ports: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Rate, delay and response of the peer at each port: what bounds depend on."""
+    plan = subject.plan
+    return plan.port_rate_bps[ports], plan.port_delay_ps[ports], plan.port_pfc_response_ps[plan.port_peer[ports]]
 
 
 def short_receivers(subject: Subject) -> list[Finding]:
@@ -86,22 +98,23 @@ def short_receivers(subject: Subject) -> list[Finding]:
     plan = subject.plan
     found = Grouped(RECEIVER)
     classes = int(subject.lossless.sum())
-    if not classes:
+    ports = np.arange(int(plan.node_port_start[plan.host_count]))
+    ports = ports[(plan.port_rx_xoff_bytes[ports] != FOREVER_PS) & (plan.port_credit[ports] == 0)]
+    if not classes or not len(ports):
         return []
     times = "" if classes == 1 else f"{classes} x "
-    for port in range(int(plan.node_port_start[plan.host_count])):
+    kind, examples = group_rows([*_link(subject, ports)])
+    bound_bytes = np.array([_terms(subject, port, 1).total_bytes for port in ports[examples].tolist()], dtype=np.int64)
+    needed_bytes = classes * (plan.port_rx_xoff_bytes[ports] - 1 + bound_bytes[kind])
+    for at in np.flatnonzero(plan.port_rx_buffer_bytes[ports] < needed_bytes).tolist():
+        port, bound, needed = int(ports[at]), int(bound_bytes[kind[at]]), int(needed_bytes[at])
         xoff, buffer = int(plan.port_rx_xoff_bytes[port]), int(plan.port_rx_buffer_bytes[port])
-        if xoff == FOREVER_PS or plan.port_credit[port]:
-            continue
-        bound = _terms(subject, port, 1).total_bytes
-        needed = classes * (xoff - 1 + bound)
-        if buffer < needed:
-            terms = f"xoff {count(xoff)} - 1 + {count(bound)}"
-            message = (
-                f"buffer {count(buffer)} is below {f'{times}({terms})' if times else terms} = {count(needed)}: "
-                "lossless classes may drop at the receiver"
-            )
-            found.add(subject.port(port), message, buffer_bytes=buffer, xoff_bytes=xoff, bound_bytes=bound)
+        terms = f"xoff {count(xoff)} - 1 + {count(bound)}"
+        message = (
+            f"buffer {count(buffer)} is below {f'{times}({terms})' if times else terms} = {count(needed)}: "
+            "lossless classes may drop at the receiver"
+        )
+        found.add(subject.port(port), message, buffer_bytes=buffer, xoff_bytes=xoff, bound_bytes=bound)
     return found.findings()
 
 

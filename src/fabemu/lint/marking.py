@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.compile.rows import group_rows
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.path import hops
 from fabemu.lint.subject import NEVER_MARK_BYTES, Subject, count, shown
@@ -102,8 +103,10 @@ def late_marks(subject: Subject) -> list[Finding]:
         congested = _congested_ports(subject, item)
         switch = plan.port_node[ports] - plan.host_count
         columns = [switch, congested[switch], alpha[ports, item], static[ports, item], kmin[ports, item]]
-        rows = np.stack([*columns, kmax[ports, item], marks[ports, item]], axis=1).astype(np.int64)
-        for at, groups, alpha_q16, static_bytes, low, high, marked in np.unique(rows, axis=0).tolist():
+        columns += [kmax[ports, item], marks[ports, item]]
+        _, examples = group_rows(columns)
+        rows = np.stack([column[examples] for column in columns], axis=1).astype(np.int64)
+        for at, groups, alpha_q16, static_bytes, low, high, marked in rows.tolist():
             if not marked:
                 continue
             pool = int(plan.switch_pool_bytes[at])

@@ -68,16 +68,19 @@ def short_pauses(subject: Subject) -> list[Finding]:
         return []
     sends = (subject.queues("pq_pfc_send")[:, subject.lossless] != 0).any(axis=1)
     ports = subject.switch_ports
-    for port in ports[sends[ports] & (plan.port_credit[ports] == 0) & (plan.port_pause_ps[ports] > 0)].tolist():
+    ports = ports[sends[ports] & (plan.port_credit[ports] == 0) & (plan.port_pause_ps[ports] > 0)]
+    rates, rate_number = np.unique(plan.port_rate_bps[ports], return_inverse=True)
+    frames_ps = [subject.wire_ps(subject.largest_frame_bytes, rate) for rate in rates.tolist()]
+    half_ps = plan.port_pause_ps[ports] - plan.port_pause_ps[ports] // 2
+    for at in np.flatnonzero(half_ps < np.array(frames_ps, dtype=np.int64)[rate_number]).tolist():
+        port, frame_ps = int(ports[at]), frames_ps[rate_number[at]]
         rate, pause_ps = int(plan.port_rate_bps[port]), int(plan.port_pause_ps[port])
-        frame_ps = subject.wire_ps(subject.largest_frame_bytes, rate)
-        if pause_ps - pause_ps // 2 < frame_ps:
-            quanta = round(pause_ps * rate / (512 * 10**12))
-            message = (
-                f"quanta = {quanta} pause for {format_time(pause_ps)}, less than twice the {format_time(frame_ps)} of "
-                "the largest frame: pauses run out before they are refreshed"
-            )
-            found.add(subject.port(port), message, pause_ps=pause_ps, frame_ps=frame_ps)
+        quanta = round(pause_ps * rate / (512 * 10**12))
+        message = (
+            f"quanta = {quanta} pause for {format_time(pause_ps)}, less than twice the {format_time(frame_ps)} of "
+            "the largest frame: pauses run out before they are refreshed"
+        )
+        found.add(subject.port(port), message, pause_ps=pause_ps, frame_ps=frame_ps)
     return found.findings()
 
 
@@ -85,7 +88,9 @@ def hops_without(subject: Subject) -> list[Finding]:
     """FB103."""
     plan, found = subject.plan, Grouped(OFF)
     sends, obeys = subject.queues("pq_pfc_send"), subject.queues("pq_pfc_obey")
-    for port, item in subject.pfc_ports():
+    ports, items = subject.pfc_queues
+    without = (sends[ports, items] == 0) | (obeys[plan.port_peer[ports], items] == 0)
+    for port, item in zip(ports[without].tolist(), items[without].tolist(), strict=True):
         name, peer = subject.compiled.class_names[item], int(plan.port_peer[port])
         if not sends[port, item]:
             found.add(subject.port(port), f"sends no PFC for the lossless class {name}: what comes in there may drop")

@@ -15,6 +15,8 @@ from fabemu.plan import NONE, ROUTE_SET_BASE, VERB_READ, Plan
 
 Words = NDArray[np.uint64]
 
+_LITTLE_WORD = np.dtype("<u8")  # group g is bit g % 64 of word g // 64, on any machine
+
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
@@ -43,21 +45,21 @@ def routed(plan: Plan, epoch: int) -> Words:
     words = group_words(plan)
     result = np.zeros((plan.port_count, words), dtype=np.uint64)
     route = plan.route.reshape(plan.route_epochs, -1, plan.group_count)[epoch]
-    groups = np.arange(plan.group_count)
-    start = plan.nexthop_start
-    for node in np.flatnonzero(plan.node_route_row != NONE).tolist():
-        entries = route[plan.node_route_row[node]]
-        single = np.flatnonzero(entries >= 0)
-        ports, towards = [entries[single].astype(np.int64)], [groups[single]]
-        several = np.flatnonzero(entries <= ROUTE_SET_BASE)
-        if len(several):
-            number = ROUTE_SET_BASE - entries[several].astype(np.int64)
-            size = (start[number + 1] - start[number]).astype(np.int64)
-            offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-            ports.append(plan.nexthop_port[np.repeat(start[number], size) + offset].astype(np.int64))
-            towards.append(np.repeat(groups[several], size))
-        port, group = np.concatenate(ports), np.concatenate(towards)
-        np.bitwise_or.at(result, (port, group // 64), np.uint64(1) << (group % 64).astype(np.uint64))
+    start = plan.nexthop_start.tolist()
+    for row in plan.node_route_row[plan.node_route_row != NONE].tolist():
+        # All groups with one entry have the same ports: their bits are made once, whatever the number of ports.
+        entries, choice = np.unique(route[row], return_inverse=True)
+        used = np.flatnonzero((entries >= 0) | (entries <= ROUTE_SET_BASE))
+        bits = np.zeros((len(used), 8 * words), dtype=np.uint8)
+        packed = np.packbits(choice.reshape(-1) == used[:, None], axis=1, bitorder="little")
+        bits[:, : packed.shape[1]] = packed
+        masks = bits.view(_LITTLE_WORD).astype(np.uint64, copy=False)
+        for entry, mask in zip(entries[used].tolist(), masks, strict=True):
+            if entry >= 0:
+                result[entry] |= mask
+            else:
+                number = ROUTE_SET_BASE - entry
+                result[plan.nexthop_port[start[number] : start[number + 1]]] |= mask
     host_ports = np.arange(int(plan.node_port_start[plan.host_count]))
     lone = plan.node_route_row[plan.port_node[host_ports]] == NONE
     result[host_ports[lone]] = ~np.uint64(0)
@@ -132,16 +134,32 @@ def dependencies(plan: Plan, tables: list[Words], demand: Words) -> Dependencies
     use = np.bitwise_or.reduce(tables)
     channel = (plan.port_node >= hosts) & (peer_node >= hosts)
     occupied = (carry != 0).any(axis=1)
+    carry_number, use_number = _numbered(carry), _numbered(use)
     sources, targets = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    known: dict[tuple[bytes, bytes], NDArray[np.bool_]] = {}  # which of the arriving ports pass to which
     for node in range(hosts, plan.node_count):
         ports = np.arange(plan.node_port_start[node], plan.node_port_start[node + 1])
         ports = ports[channel[ports]]
         arriving = plan.port_peer[ports]
         arriving = arriving[occupied[arriving]]
-        passing = np.zeros((len(arriving), len(ports)), dtype=bool)
-        for word in range(carry.shape[1]):
-            passing |= (carry[arriving, word][:, None] & use[ports, word]) != 0
-        source, target = np.nonzero(passing)
+        # Fabrics are regular: many switches pass on alike, and many ports of one do.
+        coming, going = carry_number[arriving], use_number[ports]
+        key = coming.tobytes(), going.tobytes()
+        if key not in known:
+            _, first_in, kind_in = np.unique(coming, return_index=True, return_inverse=True)
+            _, first_out, kind_out = np.unique(going, return_index=True, return_inverse=True)
+            carried_in, used_out = carry[arriving[first_in]], use[ports[first_out]]
+            passing = np.zeros((len(first_in), len(first_out)), dtype=bool)
+            for word in range(carry.shape[1]):
+                passing |= (carried_in[:, word][:, None] & used_out[:, word]) != 0
+            known[key] = passing[kind_in][:, kind_out]
+        source, target = np.nonzero(known[key])
         sources.append(arriving[source].astype(np.int64))
         targets.append(ports[target].astype(np.int64))
     return Dependencies(np.concatenate(sources), np.concatenate(targets), carry, use)
+
+
+def _numbered(rows: Words) -> NDArray[np.int64]:
+    """(P,) a number for every row, the same for equal ones."""
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], dtype=np.int64)

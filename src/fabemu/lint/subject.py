@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,12 +77,12 @@ class Subject:
         """Time of a frame on the wire."""
         return -(-(frame_bytes + self.plan.wire_overhead_bytes) * 8 * 10**12 // rate_bps)
 
-    def pfc_ports(self) -> Iterator[tuple[int, int]]:
-        """Every (switch port, lossless class) whose peer PFC is to pause."""
-        classes = np.flatnonzero(self.lossless).tolist()
-        for port in self.switch_ports[self.plan.port_credit[self.switch_ports] == 0].tolist():
-            for item in classes:
-                yield port, item
+    @cached_property
+    def pfc_queues(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Every (switch port, lossless class) whose peer PFC is to pause: ports and classes, by port, then class."""
+        classes = np.flatnonzero(self.lossless)
+        ports = self.switch_ports[self.plan.port_credit[self.switch_ports] == 0]
+        return np.repeat(ports, len(classes)), np.tile(classes, len(ports))
 
     def node(self, node: int) -> str:
         """Name of a node."""

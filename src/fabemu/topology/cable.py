@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -51,15 +52,21 @@ class Fabric:
         """Hosts and switches."""
         return len(self.host_names) + len(self.switch_names)
 
-    @property
+    @cached_property
     def node_names(self) -> list[str]:
         """Names of all nodes, by id."""
         return self.host_names + self.switch_names
 
+    @cached_property
+    def node_ids(self) -> dict[str, int]:
+        """Id of every node, by name."""
+        return {name: node for node, name in enumerate(self.node_names)}
+
     def cable_ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """(cables,) node ids of the `a` ends and of the `b` ends."""
-        ends = np.array([(cable.a, cable.b) for cable in self.cables], dtype=np.int32).reshape(-1, 2)
-        return ends[:, 0].copy(), ends[:, 1].copy()
+        count = len(self.cables)
+        ends_a = np.fromiter((cable.a for cable in self.cables), dtype=np.int32, count=count)
+        return ends_a, np.fromiter((cable.b for cable in self.cables), dtype=np.int32, count=count)
 
 
 def numbered(prefix: str, count: int) -> list[str]:

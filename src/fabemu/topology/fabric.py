@@ -6,6 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.fabric import Chain, Dumbbell, FatTree, Graph, LeafSpine, SingleSwitch
 from fabemu.topology.cable import Cable, Fabric
@@ -78,7 +80,10 @@ def check_fabric(fabric: Fabric) -> None:
     problems = [f'the device "{name}" is named {count} times' for name, count in Counter(names).items() if count > 1]
     if not fabric.host_names:
         problems.append("the fabric has no host")
-    for index, cable in enumerate(fabric.cables):
+    ends_a, ends_b = fabric.cable_ends()
+    lowest, highest = np.minimum(ends_a, ends_b), np.maximum(ends_a, ends_b)
+    for index in np.flatnonzero((lowest < 0) | (highest >= len(names)) | (lowest == highest)).tolist():
+        cable = fabric.cables[index]
         outside = [end for end in (cable.a, cable.b) if not 0 <= end < len(names)]
         if outside:
             problems.append(f"cable {index} ends at node {outside[0]}; nodes are 0 to {len(names) - 1}")

@@ -17,7 +17,7 @@ from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, pause_t, port_t, queue_t, switch_t
 from .pfc cimport pause_cut_rows, pause_row, pfc_silence
 from .receiver cimport host_receiver_rate, host_storm
-from .stats cimport drop_record, stats_paused
+from .stats cimport drop_record, port_touch, stats_paused
 from .switch cimport switch_flush
 from .trace cimport event_record
 from .wake cimport worker_of, events_count, port_kick, wake_at
@@ -106,7 +106,7 @@ cdef inline void link_down(engine_t* e, worker_t* w, int32_t port_id, ps_t now) 
             stats_paused(queue, now)
             queue.pause_until_ps = now
             queue.pause_since_ps = -1
-            e.port_dirty[port_id] = 1
+            port_touch(e, w, port_id)
             if e.watches != NULL:
                 watch_changed(e, w, port.node, first + klass, now)
         pause_break_off(e, w, &e.pauses[2 * (first + klass) + 1], port_id, klass, now)
@@ -185,7 +185,7 @@ cdef inline void pfc_switch(engine_t* e, worker_t* w, int32_t port_id, uint32_t 
             stats_paused(queue, now)
             queue.pause_until_ps = now
             queue.pause_since_ps = -1
-            e.port_dirty[port_id] = 1
+            port_touch(e, w, port_id)
             if e.watches != NULL:
                 watch_changed(e, w, port.node, <int64_t>port_id * e.plan.class_count + klass, now)
             port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)

@@ -10,7 +10,7 @@ from .memory cimport ring_grow
 from .packet cimport packet_shape, packet_t, packet_words
 from .state cimport engine_t, worker_t, port_t, control_t, control_queue_t
 from .link cimport link_begin, link_commit, link_wire_ps
-from .stats cimport stats_sent
+from .stats cimport port_touch, stats_sent
 from .wake cimport port_kick
 
 
@@ -52,7 +52,7 @@ cdef inline void nic_kick(engine_t* e, worker_t* w, int32_t port_id, ps_t now) n
 cdef inline void host_count(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int64_t klass, int64_t size,
                             ps_t now) noexcept nogil:
     stats_sent(&e.queues[<int64_t>port_id * e.plan.class_count + klass], size)
-    e.port_dirty[port_id] = 1
+    port_touch(e, w, port_id)
     port.hops += 1
     port.sent_bytes += size
     w.packet_hops += 1

@@ -142,6 +142,7 @@ cdef inline void creation_read_flows(engine_t* e, creation_t* c, ps_t now) noexc
     while c.starts.count > 0 and c.starts.entries[0].time_ps <= now:
         creation_push(e, c, now, CREATION_INSTALL, c.starts.entries[0].id)
         e.hosts[c.starts.entries[0].node].next_op += 1
+        e.worker.started_ops += 1
         timed_pop(&c.starts)
     creation_await_flows(e, c)
 

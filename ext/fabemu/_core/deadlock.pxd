@@ -124,11 +124,22 @@ cdef inline bint is_held_up(const engine_t* e, int32_t port_id, int32_t klass, p
         e.watchdogs[port.node - e.plan.host_count].action == WATCHDOG_ALERT)
 
 
+cdef inline bint xoff_stands(const engine_t* e) noexcept nogil:
+    """Whether any switch holds its peers up by PFC."""
+    cdef int32_t index
+    for index in range(e.plan.node_count - e.plan.host_count):
+        if e.switches[index].xoff_count > 0:
+            return True
+    return False
+
+
 cdef inline bint deadlock_candidates(engine_t* e, ps_t now) noexcept nogil:
     """Mark every queue between switches that is held up; whether there is one."""
     cdef int32_t port_id, klass
     cdef uint8_t mask
     cdef bint found = False
+    if e.lanes == NULL and not xoff_stands(e):
+        return False
     for port_id in range(e.host_port_count, e.plan.port_count):
         mask = e.ports[port_id].waiting_mask if link_enters_switch(e, &e.ports[port_id]) else 0
         for klass in range(e.plan.class_count if mask else 0):

@@ -122,6 +122,8 @@ cdef class Engine:
     cdef int32_t last_status
 
     def __cinit__(self, plan, *, bint packets=False, bint express=True, int window_divisor=1, int threads=1):
+        cdef const plan_t* p
+        cdef int32_t host
         self.e = <engine_t*>calloc(1, sizeof(engine_t))
         if self.e == NULL:
             raise MemoryError("the engine does not fit")
@@ -129,6 +131,7 @@ cdef class Engine:
         self.finished = False
         self.last_status = RUNNING
         self._read_plan(plan)
+        p = &self.e.plan
         self._allocate(packets, express, threads)
         self._set_window(window_divisor)
         self.fixed_bytes = workers_carved_bytes(self.e)
@@ -138,8 +141,8 @@ cdef class Engine:
             creation_init(self.e, <creation_t*>self.e.creation)
         else:
             for host in range(self.e.plan.host_count):
-                if plan.host_op_start[host + 1] > plan.host_op_start[host]:
-                    wake_far(self.e, self.e.worker, host, plan.op_start_ps[plan.host_op[plan.host_op_start[host]]])
+                if p.host_op_start[host + 1] > p.host_op_start[host]:
+                    wake_far(self.e, self.e.worker, host, p.op_start_ps[p.host_op[p.host_op_start[host]]])
 
     def share(self, owners):
         """Have devices stepped side by side by several threads from now on. Results do not depend on it.

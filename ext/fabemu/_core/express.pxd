@@ -18,7 +18,7 @@ from .ecmp cimport ecmp_choose, ecmp_row
 from .inbox cimport inbox_add, inbox_sort
 from .link cimport burst_t, burst_close, burst_open, burst_send
 from .mmu cimport mmu_charge
-from .stats cimport stats_area, stats_sent
+from .stats cimport port_touch, stats_area, stats_sent
 from .switch cimport switch_dequeue, switch_mark
 from .ties cimport sort_ports
 from .wake cimport events_count, port_expect
@@ -366,7 +366,7 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
                     # It stays, and so will all that follow it in its class.
                     express_leave(e, w, mmu, first_port, port, queue, entry)
                     port.waiting_mask |= <uint8_t>(1 << klass)
-                    e.port_dirty[port_id] = 1
+                    port_touch(e, w, port_id)
                 else:
                     heads[klass] = <int32_t>(entry - arrivals)
                     tails[klass] = <int32_t>(entry - arrivals)
@@ -394,7 +394,7 @@ cdef inline void express_serve(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
     if events > 0:
         events_count(w, events, now)
     if burst.count > 0 or fresh:
-        e.port_dirty[port_id] = 1
+        port_touch(e, w, port_id)
     port.waiting_mask |= <uint8_t>fresh
     while fresh:
         klass = ctz(fresh)

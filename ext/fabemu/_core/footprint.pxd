@@ -84,7 +84,7 @@ cdef inline int64_t footprint_worker(const shape_t* s) noexcept nogil:
     cdef int64_t words = (s.node_count + 63) // 64
     cdef int64_t total = zeroed_bytes(WHEEL_SLOTS * words, sizeof(uint64_t))
     total += zeroed_bytes(WHEEL_SLOTS * ((words + 63) // 64), sizeof(uint64_t))
-    total += 3 * zeroed_bytes(256, sizeof(uint64_t))
+    total += 3 * zeroed_bytes(256, sizeof(uint64_t)) + zeroed_bytes(256, sizeof(int32_t))
     total += zeroed_bytes(INBOX_BUCKETS, sizeof(uint32_t))
     total += 3 * zeroed_bytes(s.widest_ports, sizeof(int32_t))
     total += 2 * zeroed_bytes(s.widest_ports, sizeof(uint32_t))

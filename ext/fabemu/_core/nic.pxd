@@ -138,6 +138,7 @@ cdef inline void host_run_operations(engine_t* e, worker_t* w, int32_t node, ps_
                 if start_ps > now:
                     break
                 host.next_op += 1
+                w.started_ops += 1
                 operation_post(e, w, node, listed, now)
                 continue
         if due_ps > now:

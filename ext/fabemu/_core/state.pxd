@@ -371,6 +371,9 @@ cdef struct worker_t:
     int32_t noted_count
     post_t* posts                 # (parity of the window, worker that they are for)
     arena_t own_arena             # worker 0 uses the engine's
+    int32_t* touched              # ports with statistics of the open interval
+    int64_t touched_count
+    int64_t touched_capacity
     uint64_t* inbox               # keys of the arrivals of this visit, sorted
     uint64_t* inbox_spare
     uint32_t* buckets
@@ -426,6 +429,7 @@ cdef struct worker_t:
     int64_t requests_queued
     int64_t control_sent          # ACKs, NAKs, CNPs and READ requests
     int64_t finished_ops
+    int64_t started_ops           # of those that wait for nothing but their time
     ps_t last_event_ps
     record_buffer_t flows
     record_buffer_t ports
@@ -476,7 +480,7 @@ cdef struct engine_t:
     schedule_t* schedules         # per port; NULL = no weights anywhere
     lane_t* lanes                 # (port, class) of links with credits; NULL = none
     credit_port_t* credits        # per port; NULL = none
-    uint8_t* port_dirty           # has statistics of the open interval
+    uint8_t* port_dirty           # has statistics of the open interval, and is in `touched` of one worker
     switch_t* switches
     watchdog_t* watchdogs         # per switch; NULL = there is none
     watch_t* watches              # per (port, class); NULL with them

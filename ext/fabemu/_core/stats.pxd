@@ -1,9 +1,12 @@
 """Counters of the open sampling interval, per (port, class).
 
-Owns      area, maxima, paused time; the rows are written by engine_close_interval in window.pxd.
+Owns      area, maxima, paused time, the list of ports that have any; the rows are written by close_interval in
+          window.pxd.
 Invariant the area is bytes x time between any two changes of the queue, summed in the order of the changes.
 """
-from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t, KINDS_OF_LINKS, KIND_MASK, PSN_MASK
+from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, unlikely, FAULT_MEMORY, KINDS_OF_LINKS, KIND_MASK,
+                     PSN_MASK)
+from .memory cimport array_grow
 from .packet cimport packet_t, packet_class
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, queue_t
@@ -16,6 +19,20 @@ cdef inline void stats_area(queue_t* queue, ps_t now) noexcept nogil:
     if queue.bytes > 0:
         queue.area_byte_ps += <double>queue.bytes * <double>(now - queue.area_since_ps)
     queue.area_since_ps = now
+
+
+cdef inline void port_touch(engine_t* e, worker_t* w, int32_t port_id) noexcept nogil:
+    """The port has something to say of the open interval."""
+    if e.port_dirty[port_id]:
+        return
+    e.port_dirty[port_id] = 1
+    if unlikely(w.touched_count == w.touched_capacity):
+        if not array_grow(w.arena, <void**>&w.touched, w.touched_count, 2 * w.touched_capacity, sizeof(int32_t)):
+            e.fault.code = FAULT_MEMORY
+            return
+        w.touched_capacity *= 2
+    w.touched[w.touched_count] = port_id
+    w.touched_count += 1
 
 
 cdef inline void stats_sent(queue_t* queue, int64_t frame_bytes) noexcept nogil:
@@ -43,7 +60,7 @@ cdef inline void drop_record(engine_t* e, worker_t* w, const packet_t* packet, i
         w.dropped += 1
         w.dropped_bytes += packet.size
         queue.drops += 1
-        e.port_dirty[ingress_port] = 1
+        port_touch(e, w, ingress_port)
     w.row_digest += fold64(fold64(fold64(fold64(0, <uint64_t>now), <uint64_t>ingress_port),
                                   (<uint64_t>packet.qp << 32) | packet.psn), <uint64_t>cause)
     if row == NULL:

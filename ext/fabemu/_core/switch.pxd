@@ -17,7 +17,7 @@ from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_
 from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, pending_send
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
 from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
-from .stats cimport drop_record, stats_area, stats_sent
+from .stats cimport drop_record, port_touch, stats_area, stats_sent
 from .ties cimport sort_ports
 from .wake cimport port_kick
 from .watch cimport WATCHDOG_DROP, WATCHDOG_FORWARD, watch_changed, watch_in_storm
@@ -47,7 +47,7 @@ cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     w.packet_hops += 1
     w.last_hop_ps = now
     stats_sent(queue, packet.size)
-    e.port_dirty[port_id] = 1
+    port_touch(e, w, port_id)
     link_commit(e, w, port, port_id, place, packet_words(packet.qp, packet.psn),
                 packet_shape(packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
 
@@ -127,7 +127,7 @@ cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switc
         pg.held[e.ports[egress_id].local] += <uint32_t>packet.size
     else:
         mmu.lossy_bytes += packet.size
-    e.port_dirty[egress_id] = 1
+    port_touch(e, w, egress_id)
     queue_put(e, w, queue, &e.ports[egress_id], <uint16_t>e.ports[ingress_id].local, klass, packet, now)
     return NONE
 
@@ -305,7 +305,7 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
         return
     mmu_charge(mmu, pg, size)
     pg.held[egress.local] += <uint32_t>size
-    e.port_dirty[egress_id] = 1
+    port_touch(e, w, egress_id)
     queue_put(e, w, queue, egress, <uint16_t>ingress.local, klass, packet, now)
     when_ps = now + mmu.latency_ps
     if egress.busy_until_ps > when_ps:

@@ -394,68 +394,80 @@ cdef inline void visit_choice(engine_t* e, worker_t* w, int32_t node, int32_t po
         events_count(w, 1, now)
 
 
-cdef inline void close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept nogil:
-    """Write the rows of the open interval and start the next; rows that are all zero are left out."""
-    cdef int32_t port_id, klass
+cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_ps) noexcept nogil:
+    """Write the rows of one port for the open interval; whether it has something to say of the next one already."""
+    cdef int32_t klass
     cdef queue_t* queue
     cdef port_row_t* row
-    cdef uint8_t dirty
-    for port_id in range(e.plan.port_count):
-        if not e.port_dirty[port_id]:
-            continue
-        dirty = 0
-        for klass in range(e.plan.class_count):
-            queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
-            stats_area(queue, end_ps)
-            stats_paused(queue, end_ps)
-            if (queue.tx_frames | queue.bytes_max | queue.paused_ps) != 0 or queue.area_byte_ps != 0 or (
-                    queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops) != 0:
-                row = <port_row_t*>record_append(e, &w.ports)
-                if row == NULL:
-                    return
-                row.emit_ps = end_ps
-                row.node = port_id
-                row.port = port_id
-                row.start_ps = e.sample_start_ps
-                row.tx_bytes = queue.tx_bytes
-                row.tx_frames = queue.tx_frames
-                row.area_byte_ps = queue.area_byte_ps
-                row.bytes_max = queue.bytes_max
-                row.paused_ps = queue.paused_ps
-                row.xoff_sent = queue.xoff_sent
-                row.xoff_received = queue.xoff_received
-                row.marks = queue.marks
-                row.drops = queue.drops
-                row.klass = klass
-            queue.tx_bytes = 0
-            queue.tx_frames = 0
-            queue.area_byte_ps = 0
-            queue.bytes_max = queue.bytes
-            queue.paused_ps = 0
-            queue.xoff_sent = 0
-            queue.xoff_received = 0
-            queue.marks = 0
-            queue.drops = 0
-            if queue.bytes > 0 or queue.pause_since_ps >= 0:
-                dirty = 1
-        e.port_dirty[port_id] = dirty
+    cdef bint more = False
+    for klass in range(e.plan.class_count):
+        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+        stats_area(queue, end_ps)
+        stats_paused(queue, end_ps)
+        if (queue.tx_frames | queue.bytes_max | queue.paused_ps) != 0 or queue.area_byte_ps != 0 or (
+                queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops) != 0:
+            row = <port_row_t*>record_append(e, &w.ports)
+            if row == NULL:
+                return True
+            row.emit_ps = end_ps
+            row.node = port_id
+            row.port = port_id
+            row.start_ps = e.sample_start_ps
+            row.tx_bytes = queue.tx_bytes
+            row.tx_frames = queue.tx_frames
+            row.area_byte_ps = queue.area_byte_ps
+            row.bytes_max = queue.bytes_max
+            row.paused_ps = queue.paused_ps
+            row.xoff_sent = queue.xoff_sent
+            row.xoff_received = queue.xoff_received
+            row.marks = queue.marks
+            row.drops = queue.drops
+            row.klass = klass
+        queue.tx_bytes = 0
+        queue.tx_frames = 0
+        queue.area_byte_ps = 0
+        queue.bytes_max = queue.bytes
+        queue.paused_ps = 0
+        queue.xoff_sent = 0
+        queue.xoff_received = 0
+        queue.marks = 0
+        queue.drops = 0
+        if queue.bytes > 0 or queue.pause_since_ps >= 0:
+            more = True
+    return more
+
+
+cdef inline bint close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept nogil:
+    """Write the rows of the open interval and start the next; rows that are all zero are left out.
+
+    Only the ports that were touched are looked at, whatever the size of the fabric. Whether any has something to say
+    of the next interval already.
+    """
+    cdef worker_t* of
+    cdef int64_t position, kept
+    cdef int32_t index, port_id
+    cdef bint more = False
+    for index in range(e.worker_count):
+        of = e.workers[index]
+        kept = 0
+        for position in range(of.touched_count):
+            port_id = of.touched[position]
+            if close_port(e, w, port_id, end_ps):
+                of.touched[kept] = port_id
+                kept += 1
+            else:
+                e.port_dirty[port_id] = 0
+        of.touched_count = kept
+        more |= kept > 0
     e.sample_start_ps = end_ps
-
-
-cdef inline bint any_dirty(const engine_t* e) noexcept nogil:
-    cdef int32_t port_id
-    for port_id in range(e.plan.port_count):
-        if e.port_dirty[port_id]:
-            return True
-    return False
+    return more
 
 
 cdef inline void close_intervals_before(engine_t* e, worker_t* w, ps_t time_ps) noexcept nogil:
     """Close every interval that ends at or before `time_ps`; idle ones are stepped over."""
     cdef ps_t sample_ps = e.plan.sample_ps
     while sample_ps > 0 and e.sample_start_ps + sample_ps <= time_ps:
-        close_interval(e, w, e.sample_start_ps + sample_ps)
-        if e.sample_start_ps + sample_ps <= time_ps and not any_dirty(e):
+        if not close_interval(e, w, e.sample_start_ps + sample_ps) and e.sample_start_ps + sample_ps <= time_ps:
             e.sample_start_ps = time_ps // sample_ps * sample_ps
 
 
@@ -628,31 +640,37 @@ cdef inline int32_t run_is_empty(engine_t* e, worker_t* w, ps_t stop_ps) noexcep
     return STOPPED
 
 
+cdef inline bint operations_are_listed(const engine_t* e) noexcept nogil:
+    """Whether an operation waits for its time."""
+    return e.worker.started_ops < e.plan.host_op_start[e.plan.host_count]
+
+
 cdef inline bint work_left(const engine_t* e) noexcept nogil:
     """Anything that can still happen, timers of QPs that are done not counted."""
     cdef const worker_t* w = e.worker
     cdef const host_t* host
     cdef int64_t index
     cdef int32_t node
+    # What a glance tells comes first: a step of an idle fabric must not walk all of it.
     if w.link_sent != w.link_received or w.sent != w.delivered + w.dropped or e.action_next_ps < FOREVER or (
-            watch_is_work(e)):
+            operations_are_listed(e)) or watch_is_work(e):
         return True
     if storm_stands(e):
         return True
-    for index in range(e.plan.port_count):
-        if e.ports[index].pfc_pending or e.ports[index].pending_count > 0 or (
-                e.lanes != NULL and credit_limits(e, <int32_t>index) and e.ports[index].refresh_ps < FOREVER):
-            return True
-    for index in range(<int64_t>e.host_port_count * e.plan.class_count):
-        if e.outboxes[index].ready.count > 0 or e.outboxes[index].control.head != e.outboxes[index].control.tail:
-            return True
     for node in range(e.plan.host_count):
         host = &e.hosts[node]
-        if host.due.count > 0 or host.next_op < e.plan.host_op_start[node + 1]:
+        if host.due.count > 0:
             return True
         for index in range(host.timers.count):
             if timer_is_live(e, host.timers.entries[index].id):
                 return True
+    for index in range(<int64_t>e.host_port_count * e.plan.class_count):
+        if e.outboxes[index].ready.count > 0 or e.outboxes[index].control.head != e.outboxes[index].control.tail:
+            return True
+    for index in range(e.plan.port_count):
+        if e.ports[index].pfc_pending or e.ports[index].pending_count > 0 or (
+                e.lanes != NULL and credit_limits(e, <int32_t>index) and e.ports[index].refresh_ps < FOREVER):
+            return True
     return False
 
 
@@ -664,7 +682,7 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
     cdef const outbox_t* box
     cdef host_t* host
     cdef int32_t index
-    if e.action_next_ps < FOREVER:
+    if e.action_next_ps < FOREVER or operations_are_listed(e):
         return False
     for port_id in range(e.plan.port_count):
         port = &e.ports[port_id]
@@ -684,7 +702,7 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
                 return False
     for node in range(e.plan.host_count):
         host = &e.hosts[node]
-        if host.due.count > 0 or host.next_op < e.plan.host_op_start[node + 1]:
+        if host.due.count > 0:
             return False
         for index in range(host.timers.count):
             if timer_is_live(e, host.timers.entries[index].id):

@@ -81,10 +81,11 @@ cdef inline void worker_fold(engine_t* e, worker_t* w) noexcept nogil:
     first.requests_queued += w.requests_queued
     first.control_sent += w.control_sent
     first.finished_ops += w.finished_ops
+    first.started_ops += w.started_ops
     w.packet_hops = w.events = w.pfc_sent = w.pfc_received = w.credit_frames = 0
     w.sent = w.sent_bytes = w.delivered = w.delivered_bytes = w.dropped = w.dropped_bytes = 0
     w.marks = w.xoffs = w.link_sent = w.link_received = w.data_sent = w.retransmissions = 0
-    w.cnps = w.requests = w.requests_queued = w.control_sent = w.finished_ops = 0
+    w.cnps = w.requests = w.requests_queued = w.control_sent = w.finished_ops = w.started_ops = 0
     w.row_digest = 0
     for cause in range(DROP_CAUSES):
         first.drops[cause] += w.drops[cause]
@@ -125,6 +126,8 @@ cdef inline int worker_init(engine_t* e, worker_t* w, int32_t index, int32_t por
     w.inbox = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.inbox_spare = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.buckets = <uint32_t*>zeroed(w.arena, INBOX_BUCKETS, sizeof(uint32_t))
+    w.touched_capacity = 256
+    w.touched = <int32_t*>zeroed(w.arena, 256, sizeof(int32_t))
     w.heap_capacity = 256
     w.heap = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.arrivals = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))

@@ -20,6 +20,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob
 SCENARIOS = sorted((ROOT / "scenarios").rglob("*.toml"))
 INCIDENTS = ROOT / "scenarios" / "incidents"  # what goes wrong in them is tested in scenarios/test_incidents.py
 FIRST = "websearch-leaf-spine"
+LARGE = "scale-100k"  # runs small in bench/test_scale.py
 LANGUAGES = {"sh", "python", "toml", "text", "json", "csv"}
 
 first_run = runpy.run_path(str(ROOT / "docs" / "first_run.py"))
@@ -201,7 +202,12 @@ def test_links_of_the_pages_lead_somewhere():
 
 
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, id=name_of(path)) for path in SCENARIOS if INCIDENTS not in path.parents]
+    "path",
+    [
+        pytest.param(path, id=name_of(path))
+        for path in SCENARIOS
+        if INCIDENTS not in path.parents and path.stem != LARGE
+    ],
 )
 def test_shipped_scenarios_run_clean(path):
     overrides = ["until=200us"] if path.stem == FIRST else []

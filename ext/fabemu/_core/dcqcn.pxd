@@ -82,9 +82,21 @@ cdef inline void cc_decrease(const nic_profile_t* nic, cc_t* cc) noexcept nogil:
 
 cdef inline void cc_step(const nic_profile_t* nic, cc_t* cc, int64_t line_rate_bps, ps_t upto_ps) noexcept nogil:
     """Run the timer events up to and including `upto_ps`."""
-    cdef ps_t now
+    cdef ps_t now, end_ps
+    cdef double keep
     while cc.next_ps <= upto_ps:
         now = cc.next_ps
+        end_ps = cc.increase_next_ps if cc.increase_next_ps < cc.decrease_next_ps else cc.decrease_next_ps
+        if end_ps > now and not cc.cnp_alpha:
+            # Ticks of alpha alone, until another timer or the end: nothing is added to what is kept.
+            if end_ps > upto_ps:
+                end_ps = upto_ps + 1
+            keep = 1.0 - nic.g
+            while cc.alpha_next_ps < end_ps:
+                cc.alpha *= keep
+                cc.alpha_next_ps += nic.alpha_timer_ps
+            cc_set_next(cc)
+            continue
         if cc.alpha_next_ps == now:
             cc.alpha = (1.0 - nic.g) * cc.alpha + (nic.g if cc.cnp_alpha else 0.0)
             cc.cnp_alpha = 0

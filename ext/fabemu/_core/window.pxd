@@ -24,6 +24,7 @@ from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, ti
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
 from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
 from .stats cimport stats_area, stats_paused
+from .sequence cimport sequence_applies, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
@@ -302,6 +303,20 @@ cdef inline uint64_t visit_next(const worker_t* w) noexcept nogil:
     return key
 
 
+cdef inline void visit_plain(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Run every event of a plain switch: instants with one event in sequence, the others as visit_device would."""
+    cdef ps_t now
+    while True:
+        now = sequence_run(e, w, node)
+        if now < 0:
+            break
+        if w.choice_count > 0:
+            visit_choices(e, w, node, now)
+        else:
+            visit_instant(e, w, node, now, False)
+    w.instant_ps = -1
+
+
 cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Run every event of one device before w.limit_ps."""
     cdef bint is_host = node < e.plan.host_count
@@ -323,6 +338,12 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
             check_device(e, node)
         return
     visit_collect(e, w, node)
+    if not is_host and sequence_applies(e, node):
+        visit_plain(e, w, node)
+        visit_leave(e, w, node)
+        if CHECK:
+            check_device(e, node)
+        return
     while True:
         # The smallest key, and the one that follows it.
         key = NO_KEY

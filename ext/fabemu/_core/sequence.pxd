@@ -1,0 +1,353 @@
+"""A plain switch stepped event by event, its usual events in one piece each.
+
+Owns      sequence_applies, sequence_run.
+Invariant it leaves the very state that switch_arrival and switch_transmit would: no option, fault or watchdog concerns
+          the switch, and nothing else happens at it at the instant of an event that is dealt with here.
+Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged nor queued if no threshold can be met:
+          charge and release cancel out, and XON is judged by the departures of the frame's own PG alone.
+"""
+from libc.string cimport memcpy
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, EVENT_ARRIVAL,
+                     EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE, FAULT_RELEASE, FAULT_TIME, FOREVER,
+                     KIND_CORRUPT)
+from .memory cimport array_grow
+from .packet cimport packet_t, packet_class, packet_shape, packet_words, packets_grow
+from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
+from .heaps cimport KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_sift_down
+from .ecmp cimport ecmp_choose, ecmp_row
+from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
+from .mmu cimport mmu_wants_xoff, mmu_wants_xon
+from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
+from .stats cimport stats_area, stats_sent
+from .switch cimport switch_arrival, switch_mark, switch_transmit
+from .wake cimport events_count, port_expect, port_kick
+
+cdef extern from *:
+    """
+    #define FABEMU_SEQUENCE_END (~(uint64_t)0)
+    """
+    const uint64_t SEQUENCE_END "FABEMU_SEQUENCE_END"
+
+cdef enum:
+    SEQUENCE_SPARE = 3            # places after the last key of heap and inbox
+
+
+cdef inline bint sequence_applies(const engine_t* e, int32_t node) noexcept nogil:
+    """Whether a switch may be stepped this way."""
+    return (e.express_wanted and e.switches[node - e.plan.host_count].unusual == 0
+            and (e.watches == NULL or e.watchdogs[node - e.plan.host_count].poll_ps == 0))
+
+
+cdef inline bint sequence_close(engine_t* e, worker_t* w) noexcept nogil:
+    """Put keys that no event has behind those of the heap; False, and a fault, if there is no memory."""
+    if unlikely(w.heap_count + SEQUENCE_SPARE > w.heap_capacity):
+        if not array_grow(w.arena, <void**>&w.heap, w.heap_capacity, 2 * <int64_t>w.heap_capacity, sizeof(uint64_t)):
+            e.fault.code = FAULT_MEMORY
+            return False
+        w.heap_capacity *= 2
+    w.heap[w.heap_count] = SEQUENCE_END
+    w.heap[w.heap_count + 1] = SEQUENCE_END
+    w.heap[w.heap_count + 2] = SEQUENCE_END
+    return True
+
+
+cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
+    """The same for heap and inbox."""
+    cdef int64_t capacity = w.inbox_capacity
+    if unlikely(w.inbox_count + SEQUENCE_SPARE > capacity):
+        if not (array_grow(w.arena, <void**>&w.inbox, capacity, 2 * capacity, sizeof(uint64_t))
+                and array_grow(w.arena, <void**>&w.inbox_spare, capacity, 2 * capacity, sizeof(uint64_t))):
+            e.fault.code = FAULT_MEMORY
+            return False
+        w.inbox_capacity = 2 * capacity
+    w.inbox[w.inbox_count] = SEQUENCE_END
+    w.inbox[w.inbox_count + 1] = SEQUENCE_END
+    return sequence_close(e, w)
+
+
+cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Run the events of the switch, as long as each is alone at its instant; -1 when none is left, or after a fault.
+
+    Else the instant that is to be run otherwise. If an event has brought about transmit choices of its own instant,
+    those are to be run.
+    """
+    cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
+    cdef port_t* ports = e.ports
+    cdef queue_t* queues = e.queues
+    cdef int64_t class_count = e.plan.class_count
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef const int32_t* routes = ecmp_row(&e.plan, node)
+    cdef uint32_t seed = e.plan.node_seed[node]
+    cdef uint32_t lossless_mask = e.plan.lossless_mask
+    cdef ps_t latency_ps = mmu.latency_ps
+    cdef ps_t window_start_ps = w.window_start_ps
+    cdef int64_t hops = 0
+    cdef int64_t events = 0
+    cdef ps_t last_ps = 0         # of the last of them
+    cdef ps_t result_ps = -1
+    cdef ps_t now, when_ps, next_ps, wire_ps
+    cdef uint64_t key, following
+    cdef port_t* port
+    cdef port_t* ingress
+    cdef port_t* receiver
+    cdef queue_t* queue
+    cdef queue_t* pg
+    cdef const packet_t* packet
+    cdef packet_t* place
+    cdef int32_t klass, port_id, ingress_id
+    cdef int64_t size, free_bytes, rest, part
+    cdef uint32_t mask
+    cdef uint8_t marked
+    cdef bint arrives, lossless
+    if not sequence_open(e, w):
+        return -1
+    while True:
+        # The smallest key, and the one that follows it.
+        key = w.inbox[w.inbox_next]
+        arrives = key < w.heap[0]
+        if arrives:
+            following = w.inbox[w.inbox_next + 1]
+            if w.heap[0] < following:
+                following = w.heap[0]
+        else:
+            following = key
+            key = w.heap[0]
+            if key == SEQUENCE_END:
+                break
+            if w.heap[1] < following:
+                following = w.heap[1]
+            if w.heap[2] < following:
+                following = w.heap[2]
+        now = window_start_ps + <ps_t>(key >> KEY_TIME_SHIFT)
+        if unlikely(now <= w.instant_ps):
+            e.fault.code = FAULT_TIME
+        if unlikely(e.fault.code != FAULT_NONE):
+            if e.fault.time_ps == 0:
+                e.fault.time_ps = now
+                e.fault.node = node
+            break
+        w.instant_ps = now
+        if (key ^ following) >> KEY_TIME_SHIFT == 0 or (
+                (key >> KEY_CLASS_SHIFT) & 15 != (EVENT_ARRIVAL if arrives else EVENT_TRANSMIT)):
+            result_ps = now
+            break
+        port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
+        port = &ports[port_id]
+        if arrives:
+            w.inbox_next += 1
+            w.link_received += 1
+            ingress = port
+            ingress_id = port_id
+            packet = &port.ring[port.head & port.mask]
+            port.head += 1
+            klass = <int32_t>packet_class(packet)
+            port_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+            events += 1
+            last_ps = now
+            if unlikely(port_id < 0 or packet.kind & KIND_CORRUPT):
+                switch_arrival(e, w, node, mmu, ingress_id, port_id, packet, now)
+                continue
+            port = &ports[port_id]
+            pg = &queues[ingress_id * class_count + klass]
+            queue = &queues[port_id * class_count + klass]
+            lossless = (lossless_mask >> klass) & 1
+            size = packet.size
+            free_bytes = mmu.pool_bytes - mmu.shared_used_bytes
+            rest = size - (<int64_t>pg.reserved_bytes - pg.reserved_used_bytes)
+            when_ps = now + latency_ps
+            if port.busy_until_ps > when_ps:
+                when_ps = port.busy_until_ps
+            if queue.pause_until_ps > when_ps:
+                when_ps = queue.pause_until_ps
+            if when_ps == now and (port.waiting_mask | port.pfc_pending) == 0 and (
+                    (not (ingress.xoff_mask >> klass) & 1 and pg.headroom_used_bytes == 0 and free_bytes >= size
+                     and pg.shared_used_bytes + size < ((free_bytes - size) * pg.alpha_q16) >> 16)
+                    if lossless else
+                    (rest <= 0 or (rest <= free_bytes and pg.shared_used_bytes < (free_bytes * pg.alpha_q16) >> 16
+                                   and (free_bytes * e.plan.pq_egress_alpha_q16[port_id * class_count + klass])
+                                   >> 16 > 0))):
+                # Straight through: its choice comes at this very instant.
+                if queue.bytes_max < size:
+                    queue.bytes_max = size
+                # Where nothing is paused that counts as one event.
+                events += not lossless or mmu.xoff_count > 0
+            else:
+                if rest <= 0:
+                    pg.reserved_used_bytes += size
+                elif rest <= free_bytes and pg.shared_used_bytes < (free_bytes * pg.alpha_q16) >> 16 and (
+                        lossless or queue.bytes < (free_bytes * e.plan.pq_egress_alpha_q16[
+                            port_id * class_count + klass]) >> 16):
+                    pg.reserved_used_bytes = pg.reserved_bytes
+                    pg.shared_used_bytes += rest
+                    mmu.shared_used_bytes += rest
+                elif lossless and rest <= pg.headroom_bytes - pg.headroom_used_bytes:
+                    pg.reserved_used_bytes = pg.reserved_bytes
+                    pg.headroom_used_bytes += rest
+                else:
+                    # It will be dropped, and may raise XOFF all the same.
+                    switch_arrival(e, w, node, mmu, ingress_id, port_id, packet, now)
+                    if unlikely(not sequence_close(e, w)):
+                        break
+                    if w.choice_count > 0:
+                        result_ps = now
+                        break
+                    continue
+                stats_area(queue, now)
+                queue.bytes += size
+                if queue.bytes > queue.bytes_max:
+                    queue.bytes_max = queue.bytes
+                if unlikely(queue.tail - queue.head == queue.mask + 1):
+                    if not packets_grow(w.arena, &queue.buffer, &queue.mask, queue.head):
+                        e.fault.code = FAULT_MEMORY
+                        break
+                place = &queue.buffer[queue.tail & queue.mask]
+                memcpy(place, packet, sizeof(packet_t))
+                place.ingress = <uint16_t>ingress.local
+                queue.tail += 1
+                port.waiting_mask |= <uint8_t>(1 << klass)
+                e.port_dirty[port_id] = 1
+                if lossless:
+                    pg.held[port.local] += <uint32_t>size
+                    if not (ingress.xoff_mask >> klass) & 1 and mmu_wants_xoff(e, mmu, pg) and (
+                            e.pfc_send_mask[ingress_id] >> klass) & 1:
+                        pfc_raise(e, w, mmu, ingress, ingress_id, klass, now)
+                        pfc_want_frame(e, w, ingress, ingress_id, now)
+                        if unlikely(not sequence_close(e, w)):
+                            break
+                else:
+                    mmu.lossy_bytes += size
+                if when_ps < port.kick_ps:
+                    port_kick(e, w, port, port_id, when_ps)
+                    if unlikely(not sequence_close(e, w)):
+                        break
+                if w.choice_count > 0:
+                    result_ps = now
+                    break
+                continue
+        else:
+            if port.kick_ps != now:
+                # A key that an earlier one has overtaken.
+                events_pop(w)
+                w.heap[w.heap_count] = SEQUENCE_END
+                continue
+            if unlikely(port.pfc_pending):
+                events_pop(w)
+                events += 1
+                last_ps = now
+                switch_transmit(e, w, node, port_id, now)
+                if unlikely(not sequence_close(e, w)):
+                    break
+                continue
+            port.kick_ps = FOREVER
+            next_ps = FOREVER
+            packet = NULL
+            queue = NULL
+            klass = 0
+            mask = port.waiting_mask
+            while mask:
+                klass = ctz(mask)
+                mask &= mask - 1
+                queue = &queues[port_id * class_count + klass]
+                packet = &queue.buffer[queue.head & queue.mask]
+                when_ps = packet.time_ps + latency_ps
+                if queue.pause_until_ps > when_ps:
+                    when_ps = queue.pause_until_ps
+                if when_ps <= now:
+                    break
+                packet = NULL
+                if when_ps < next_ps:
+                    next_ps = when_ps
+            if packet != NULL:
+                events += 1
+                last_ps = now
+                size = packet.size
+                ingress_id = first_port + packet.ingress
+                pg = &queues[ingress_id * class_count + klass]
+                stats_area(queue, now)
+                queue.head += 1
+                queue.bytes -= size
+                if queue.head == queue.tail:
+                    queue.head = 0
+                    queue.tail = 0
+                    port.waiting_mask &= <uint8_t>~(1 << klass)
+                # Headroom, then shared, then reserved.
+                rest = size
+                part = pg.headroom_used_bytes
+                if part > 0:
+                    if part > rest:
+                        part = rest
+                    pg.headroom_used_bytes -= part
+                    rest -= part
+                part = pg.shared_used_bytes if pg.shared_used_bytes < rest else rest
+                pg.shared_used_bytes -= part
+                mmu.shared_used_bytes -= part
+                pg.reserved_used_bytes -= rest - part
+                if unlikely((pg.reserved_used_bytes | mmu.shared_used_bytes) < 0):
+                    e.fault.code = FAULT_RELEASE
+                if (lossless_mask >> klass) & 1:
+                    pg.held[port.local] -= <uint32_t>size
+                    if (ports[ingress_id].xoff_mask >> klass) & 1 and mmu_wants_xon(e, mmu, pg):
+                        pfc_lower(e, w, &ports[ingress_id], ingress_id, klass, now)
+                        pfc_want_frame(e, w, &ports[ingress_id], ingress_id, now)
+                        if unlikely(not sequence_close(e, w)):
+                            break
+                else:
+                    mmu.lossy_bytes -= size
+                next_ps = FOREVER
+                if port.waiting_mask | port.pfc_pending:
+                    next_ps = now + link_wire_ps(&e.plan, port, size)
+            if next_ps < port.kick_ps:
+                port.kick_ps = next_ps
+                if next_ps < w.limit_ps:
+                    events_sift_down(w, 0, event_key(next_ps - window_start_ps, EVENT_TRANSMIT, 0,
+                                                     <uint64_t>port.local))
+                else:
+                    port_expect(e, w, port_id, next_ps)
+                    events_pop(w)
+                    w.heap[w.heap_count] = SEQUENCE_END
+            else:
+                events_pop(w)
+                w.heap[w.heap_count] = SEQUENCE_END
+            if packet == NULL:
+                continue
+        # The frame starts to leave.
+        marked = switch_mark(e, w, queue, port_id, klass, packet)
+        receiver = &ports[port.peer]
+        wire_ps = link_wire_ps(&e.plan, port, size)
+        if unlikely(now < port.busy_until_ps):
+            e.fault.code = FAULT_BUSY
+            e.fault.time_ps = now
+            e.fault.node = node
+            e.fault.port = port_id
+            break
+        if unlikely(receiver.tail - receiver.head == receiver.mask + 1):
+            if not link_grow(e, w, port.peer, receiver.head):
+                break
+        port.busy_until_ps = now + wire_ps
+        port.busy_ps += wire_ps
+        place = &receiver.ring[receiver.tail & receiver.mask]
+        memcpy(place, packet, sizeof(packet_t))
+        place.flags |= marked
+        when_ps = port.busy_until_ps + port.delay_ps
+        place.time_ps = when_ps
+        # Read from where the packet was: a wide load of what was just stored in parts would wait for it.
+        port.digest = link_digest(port.digest, packet_words(packet.qp, packet.psn), packet_shape(
+            packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
+        if unlikely(e.link_watch):
+            link_look(e, w, port, port_id, place, now)
+        receiver.tail += 1
+        link_announce(e, w, port, when_ps)
+        port.hops += 1
+        port.sent_bytes += size
+        hops += 1
+        w.last_hop_ps = now
+        stats_sent(queue, size)
+        e.port_dirty[port_id] = 1
+        if w.choice_count > 0:
+            result_ps = now
+            break
+    w.link_sent += hops
+    w.packet_hops += hops
+    if events > 0:
+        events_count(w, events, last_ps)
+    return result_ps

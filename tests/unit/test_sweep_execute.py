@@ -349,7 +349,7 @@ def test_what_cannot_be_compiled_is_invalid():
     ],
 )
 def test_a_machine_that_fails_is_no_fault_of_the_point(monkeypatch, error, status):
-    def broken(*_):
+    def broken(*_, **__):
         raise error
 
     monkeypatch.setattr("fabemu.simulate.Simulation.run", broken)

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli.campaign import (
+    directory_options,
+    output_options,
+    progress,
+    say_interrupted,
+    say_warning,
+    seeds_option,
+)
 from fabemu.cli.signals import Signals
 
 if TYPE_CHECKING:
-    from fabemu.sweeps import Standing, Sweep
+    from fabemu.sweeps import Sweep
 
 _DESIGNS = ("grid", "list", "random", "lhs")  # those of sweeps.design, without its import
-_RETRIES = 2
 _MANY_POINTS = 1000  # which take seconds to validate
-
-
-def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
-    """A count such as 20, or a list such as 1,5,9."""
-    match = re.fullmatch(r"\s*(\[?)\s*(\d+(?:\s*,\s*\d+)*)\s*(,?)\s*(\]?)\s*", text)
-    if match is None or bool(match[1]) != bool(match[4]):
-        raise click.BadParameter(f"{text!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]")
-    numbers = [int(number) for number in match[2].split(",")]
-    return numbers[0] if len(numbers) == 1 and not match[1] and not match[3] else numbers
 
 
 @click.command("sweep")
@@ -43,14 +36,7 @@ def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[i
     help="A parameter: key=[a,b,c] for values, key=low..high for a range (low..high:log for even ratios); key=value "
     "for what all points share. Repeatable.",
 )
-@click.option(
-    "--seeds",
-    default="1",
-    show_default=True,
-    callback=read_seeds,
-    metavar="N|LIST",
-    help="Seeds of every point: how many, from the scenario's on, or which, such as 1,5,9.",
-)
+@seeds_option()
 @click.option(
     "--design",
     type=click.Choice(_DESIGNS),
@@ -60,27 +46,7 @@ def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[i
 )
 @click.option("--points", type=int, metavar="N", help="Number of points of the designs random and lhs.")
 @click.option("--design-seed", type=int, default=1, show_default=True, help="Seed of the draws of these designs.")
-@click.option(
-    "-o",
-    "--out",
-    "--output",
-    "output",
-    type=click.Path(path_type=Path),
-    help="Directory of the sweep.  [default: ./NAME.sweep]",
-)
-@click.option("-j", "--jobs", type=int, metavar="N", help="Processes of this machine.  [default: one per core]")
-@click.option(
-    "--dask", metavar="ADDRESS", help="Use the Dask cluster with this scheduler, such as tcp://10.0.0.1:8786."
-)
-@click.option(
-    "--retries",
-    type=int,
-    default=_RETRIES,
-    show_default=True,
-    metavar="N",
-    help="Try a run again so often if its worker died or the machine failed it.",
-)
-@click.option("--keep", is_flag=True, help="Keep the run directory of every run, in `runs`.")
+@directory_options("sweep", "sweep")
 @click.option(
     "--objective",
     "objectives",
@@ -94,9 +60,7 @@ def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[i
     metavar="FILE.png",
     help="Draw the objective over one or two parameters, or two objectives against each other.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
-@click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
-@click.option("--force", is_flag=True, help="Begin anew, whatever sweep the directory holds.")
+@output_options("sweep")
 def command(
     scenario: Path,
     settings: tuple[str, ...],
@@ -140,7 +104,7 @@ def command(
         common, parameters = read_settings(list(settings))
         if plot is not None:
             check_picture(plot, parameters, objectives)
-        hire = hiring(jobs=jobs, dask=dask)
+        hire = hiring(lambda: execution.plan, say_warning, jobs=jobs, dask=dask)
         count = check_design(design, parameters, points)
         if count >= _MANY_POINTS and not quiet:
             click.echo(f"validating {count:,} points", err=True)
@@ -163,7 +127,7 @@ def command(
     else:
         click.echo(sweep.summary(figures))
     if signals.exit_code is not None and status == "interrupted":
-        click.echo(f"interrupted; what is done is in {directory}, and the same command goes on with it", err=True)
+        say_interrupted(directory)
         return signals.exit_code
     return _verdict(sweep)
 
@@ -177,31 +141,3 @@ def _verdict(sweep: Sweep) -> int:
     if without:
         click.echo(f"error: {without:,} of {sweep.table.num_rows:,} runs have no figures", err=True)
     return EXIT_UNFINISHED if without else EXIT_FINE
-
-
-@contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[Standing], None] | None]:
-    """A bar over all runs while the block runs; None if stderr is no terminal or `quiet` is set."""
-    stream = sys.stderr
-    if quiet or not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    from fabemu.report import duration_text
-
-    columns = (BarColumn(bar_width=None), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}"))
-    console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")) or None)
-    with Progress(*columns, console=console, transient=True, auto_refresh=False, expand=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def show(standing: Standing) -> None:
-            text = f"{standing.done:,} of {standing.run_count:,} runs, {standing.running:,} at work"
-            text += f", {standing.without_figures:,} without figures" if standing.without_figures else ""
-            left = standing.seconds_left
-            text += f", {duration_text(left)} left" if left is not None else ""
-            bar.update(task, completed=standing.done / standing.run_count, description=text)
-            bar.refresh()
-
-        yield show

@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli.campaign import (
+    directory_options,
+    output_options,
+    progress,
+    say_interrupted,
+    say_warning,
+    seeds_option,
+)
 from fabemu.cli.signals import Signals
-from fabemu.cli.sweep import progress, read_seeds
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Sweep
-
-_RETRIES = 2
 
 
 @click.command("tune")
@@ -46,39 +51,10 @@ _RETRIES = 2
     metavar="N",
     help="Points chosen at a time: what can run at once.",
 )
-@click.option(
-    "--seeds",
-    default="1",
-    show_default=True,
-    callback=read_seeds,
-    metavar="N|LIST",
-    help="Seeds of every point: how many, from the scenario's on, or which, such as 1,5,9.",
-)
+@seeds_option()
 @click.option("--sampler-seed", type=int, default=1, show_default=True, help="Seed of the optimiser.")
-@click.option(
-    "-o",
-    "--out",
-    "--output",
-    "output",
-    type=click.Path(path_type=Path),
-    help="Directory of the study.  [default: ./NAME.tune]",
-)
-@click.option("-j", "--jobs", type=int, metavar="N", help="Processes of this machine.  [default: one per core]")
-@click.option(
-    "--dask", metavar="ADDRESS", help="Use the Dask cluster with this scheduler, such as tcp://10.0.0.1:8786."
-)
-@click.option(
-    "--retries",
-    type=int,
-    default=_RETRIES,
-    show_default=True,
-    metavar="N",
-    help="Try a run again so often if its worker died or the machine failed it.",
-)
-@click.option("--keep", is_flag=True, help="Keep the run directory of every run, in `runs`.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
-@click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
-@click.option("--force", is_flag=True, help="Begin anew, whatever study the directory holds.")
+@directory_options("study", "tune")
+@output_options("study")
 def command(
     scenario: Path,
     settings: tuple[str, ...],
@@ -117,7 +93,7 @@ def command(
     with Signals() as signals:
         common, parameters = read_settings(list(settings))
         aim = read_aim(minimize, maximize, limits)
-        hire = hiring(jobs=jobs, dask=dask)
+        hire = hiring(lambda: execution.plan, say_warning, jobs=jobs, dask=dask)
         study = Study(
             scenario, common, parameters, aim, trials=trials, batch=batch, seeds=seeds, sampler_seed=sampler_seed
         )
@@ -141,7 +117,7 @@ def command(
         for name, text in (best or {}).get("figures", {}).items():
             click.echo(f"  {name}: {text}")
     if signals.exit_code is not None and status == "interrupted":
-        click.echo(f"interrupted; what is done is in {directory}, and the same command goes on with it", err=True)
+        say_interrupted(directory)
         return signals.exit_code
     if best is None:
         click.echo("error: no point keeps all limits with every seed", err=True)

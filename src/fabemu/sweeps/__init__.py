@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fabemu.errors import InputError
 from fabemu.sweeps.execute import RETRIES, Execution, Standing, Workers
 from fabemu.sweeps.parameter import parameters_of
-from fabemu.sweeps.points import ScenarioSource, plan_sweep
+from fabemu.sweeps.points import ScenarioSource, SweepPlan, plan_sweep
 from fabemu.sweeps.result import Sweep, load_sweep
 from fabemu.sweeps.store import default_directory
 
 if TYPE_CHECKING:
     from fabemu.sweeps.study import Study
 
-__all__ = ["Standing", "Sweep", "hiring", "load_sweep", "study_execution", "sweep", "tune"]
+__all__ = ["Standing", "Sweep", "Work", "hiring", "load_sweep", "study_execution", "sweep", "tune"]
+
+
+class Work(TypedDict, total=False):
+    """Who does the runs of a sweep or a study, and how; the same for both.
+
+    Keys
+    ----
+    jobs
+        Processes of this machine; as many as there are cores if not given, and no more than fit into memory.
+    dask
+        Address of the scheduler of a Dask cluster to use instead.
+    retries
+        Times that a run is tried again when its worker died or the machine failed it.
+    force
+        Replace the sweep that `output` holds.
+    keep
+        Keep the run directory of every run, in ``runs``.
+    progress
+        Called several times a second.
+    """
+
+    jobs: int | None
+    dask: str | None
+    retries: int
+    force: bool
+    keep: bool
+    progress: Callable[[Standing], None] | None
+
+
+class _Session(TypedDict):
+    retries: int
+    force: bool
+    keep: bool
 
 
 def sweep(
@@ -28,12 +62,7 @@ def sweep(
     design: str = "grid",
     points: int | None = None,
     design_seed: int = 1,
-    jobs: int | None = None,
-    dask: str | None = None,
-    retries: int = RETRIES,
-    force: bool = False,
-    keep: bool = False,
-    progress: Callable[[Standing], None] | None = None,
+    **work: Unpack[Work],
 ) -> Sweep:
     """Run a scenario at many points; the same call goes on with a sweep that was interrupted.
 
@@ -52,18 +81,8 @@ def sweep(
         ``"lhs"`` (Latin hypercube): as many as `points` says.
     points, design_seed
         Of the designs that draw.
-    jobs
-        Processes of this machine; as many as there are cores if not given.
-    dask
-        Address of the scheduler of a Dask cluster to use instead.
-    retries
-        Times that a run is tried again when its worker died or the machine failed it.
-    force
-        Replace the sweep that `output` holds.
-    keep
-        Keep the run directory of every run, in ``runs``.
-    progress
-        Called several times a second.
+    work
+        See `Work`.
 
     Raises
     ------
@@ -77,8 +96,10 @@ def sweep(
     common, parameters = parameters_of(settings)
     plan = plan_sweep(scenario, common, parameters, seeds=seeds, design=design, points=points, design_seed=design_seed)
     path = Path(output) if output is not None else default_directory(plan.name)
-    hire = hiring(jobs=jobs, dask=dask)
-    Execution(plan, path, retries=retries, force=force, keep=keep).run(hire, progress)
+    execution: Execution
+    hire = _hiring(lambda: execution.plan, work)
+    execution = Execution(plan, path, **_session(work))
+    execution.run(hire, work.get("progress"))
     return load_sweep(path)
 
 
@@ -94,18 +115,13 @@ def tune(
     batch: int = 8,
     seeds: int | Sequence[int] = 1,
     sampler_seed: int = 1,
-    jobs: int | None = None,
-    dask: str | None = None,
-    retries: int = RETRIES,
-    force: bool = False,
-    keep: bool = False,
-    progress: Callable[[Standing], None] | None = None,
+    **work: Unpack[Work],
 ) -> Sweep:
     """Let an optimiser look for the best point; the same call goes on with a study that was interrupted.
 
     Parameters
     ----------
-    scenario, settings, output, seeds, jobs, dask, retries, force, keep, progress
+    scenario, settings, output, seeds, work
         As for `sweep`, but that `output` is ``<scenario name>.tune`` if not given.
     minimize, maximize
         The figure whose median over the seeds is to be least or greatest; one of them.
@@ -132,12 +148,28 @@ def tune(
 
     common, parameters = parameters_of(settings)
     aim = read_aim(minimize, maximize, limits)
-    hire = hiring(jobs=jobs, dask=dask)
+    execution: Execution
+    hire = _hiring(lambda: execution.plan, work)
     study = Study(scenario, common, parameters, aim, trials=trials, batch=batch, seeds=seeds, sampler_seed=sampler_seed)
     path = Path(output) if output is not None else default_directory(study.plan.name, "tune")
-    execution = study_execution(study, path, retries=retries, force=force, keep=keep)
-    execution.run(hire, progress, lambda: study.more(execution.outcomes))
+    execution = study_execution(study, path, **_session(work))
+    execution.run(hire, work.get("progress"), lambda: study.more(execution.outcomes))
     return load_sweep(path)
+
+
+def _hiring(plan: Callable[[], SweepPlan], work: Work) -> Callable[[int], Workers]:
+    def say(text: str) -> None:
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+    return hiring(plan, say, jobs=work.get("jobs"), dask=work.get("dask"))
+
+
+def _session(work: Work) -> _Session:
+    return {
+        "retries": work.get("retries", RETRIES),
+        "force": work.get("force", False),
+        "keep": work.get("keep", False),
+    }
 
 
 def study_execution(study: Study, path: Path, *, retries: int, force: bool, keep: bool) -> Execution:
@@ -146,8 +178,19 @@ def study_execution(study: Study, path: Path, *, retries: int, force: bool, keep
     return Execution(study.plan, path, retries=retries, force=force, keep=keep, total=study.run_count, about=about)
 
 
-def hiring(*, jobs: int | None = None, dask: str | None = None) -> Callable[[int], Workers]:
+def hiring(
+    plan: Callable[[], SweepPlan], say: Callable[[str], None], *, jobs: int | None = None, dask: str | None = None
+) -> Callable[[int], Workers]:
     """What gives `Execution.run` its workers: those of a Dask cluster, or processes of this machine.
+
+    Parameters
+    ----------
+    plan
+        Gives the runs, when workers are hired: there are no more processes than fit into memory side by side.
+    say
+        Is told if that is fewer than there would be otherwise.
+    jobs, dask
+        See `Work`.
 
     Raises
     ------
@@ -155,11 +198,20 @@ def hiring(*, jobs: int | None = None, dask: str | None = None) -> Callable[[int
         If the number of jobs is below 1, or the address is none. The function returned raises MachineError if the
         cluster does not answer, or cannot do the work.
     """
+    from fabemu.sweeps.crowd import runs_that_fit
     from fabemu.sweeps.local import LocalWorkers, check_jobs
 
     count = check_jobs(jobs)
     if dask is None:
-        return lambda left: LocalWorkers(min(count, left))
+
+        def hire(left: int) -> Workers:
+            wanted = min(count, left)
+            fitting, text = runs_that_fit(plan(), wanted)
+            if text:
+                say(text)
+            return LocalWorkers(fitting)
+
+        return hire
     if jobs is not None:
         raise InputError("jobs are processes of this machine: a Dask cluster has workers of its own")
     from fabemu.sweeps.cluster import DaskWorkers, check_address

@@ -60,7 +60,10 @@ class Standing:
     def seconds_left(self) -> float | None:
         """Guess of the time that is left; None while there is nothing to guess from."""
         done = self.done - self.earlier
-        return self.wall_seconds * (self.run_count - self.done) / done if done > 0 else None
+        # Runs at work are half done, on average.
+        half = self.running / 2
+        left = max(0.0, self.run_count - self.done - half)
+        return self.wall_seconds * left / (done + half) if done > 0 else None
 
 
 class Execution:

@@ -94,6 +94,7 @@ def run_task(
 def _run(task: Task, files: Mapping[str, bytes] | None, is_wanted: Callable[[], bool]) -> Outcome:
     # What a worker imports when it has its first task, and the one that sends tasks never does.
     from fabemu.compile import compile_plan
+    from fabemu.cost.admission import admit, admit_scenario
     from fabemu.simulate import Simulation
     from fabemu.sweeps.figures import figures_of
 
@@ -105,13 +106,15 @@ def _run(task: Task, files: Mapping[str, bytes] | None, is_wanted: Callable[[], 
             base_dir.mkdir()
             for name, content in files.items():
                 (base_dir / name).write_bytes(content)
+        admit_scenario(scenario, base_dir)
         compiled = compile_plan(scenario, base_dir=base_dir)
+        admit(compiled, scenario.trace.tables)
         output = Path(task.output) if task.output is not None else Path(scratch, "run")
         # The runs of a sweep share the cores among them.
         simulation = Simulation(
             scenario, compiled, output=output, force=True, base_dir=base_dir, findings=(), threads=1
         )
-        run = simulation.run(lambda _: None if is_wanted() else simulation.stop("given up"))
+        run = simulation.run(lambda _: None if is_wanted() else simulation.stop("given up"), forecast=False)
         if run.info["status"] == "interrupted":
             return Outcome(task.index, "failed", error="given up")
         figures = figures_of(run)

@@ -72,7 +72,7 @@ def _scenario(size: Size, workload: list[dict[str, Any]], until: str | None) -> 
 
 
 def run_whole(size: Size) -> dict[str, Any]:
-    """Run a permutation from the imports to the summary, with the CPU seconds and the memory of every stage."""
+    """Run a permutation on one thread, from the imports to the summary: CPU seconds and memory of every stage."""
     stages: dict[str, float] = {}
     at = [0.0]
 
@@ -96,7 +96,7 @@ def run_whole(size: Size) -> dict[str, Any]:
     done("check")
     before = _resident_bytes()
     with tempfile.TemporaryDirectory(prefix="fabemu-bench-") as folder:
-        simulation = Simulation(scenario, compiled, output=Path(folder) / "run", findings=findings)
+        simulation = Simulation(scenario, compiled, output=Path(folder) / "run", findings=findings, threads=1)
         done("prepare")
         first_event = at[0]
         resident = _resident_bytes()

@@ -182,13 +182,21 @@ def pause_parents(pauses: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     # Pauses of one (port, class) do not overlap: the one that covers a time is the last that had started by then.
     started = np.flatnonzero(start_ps != NONE)
     order = started[np.lexsort((start_ps[started], port[started] * classes + class_id[started]))]
-    sorted_key = port[order] * classes + class_id[order]
-    for row in np.flatnonzero(wanted != NONE):
-        key = wanted[row] * classes + class_id[row]
-        low, high = np.searchsorted(sorted_key, key), np.searchsorted(sorted_key, key, side="right")
-        place = low + np.searchsorted(start_ps[order[low:high]], xoff_ps[row], side="right") - 1
-        if place >= low and end_ps[order[place]] > xoff_ps[row]:
-            parent[row] = order[place]
+    known = len(order)
+    asking = np.flatnonzero(wanted != NONE)
+    # Both in one sequence by port, class and time, a pause before what asks for it at the same instant: the last pause
+    # before a question is the one that it is about, if port and class are.
+    key = np.concatenate([port[order], wanted[asking]]) * classes + np.concatenate([class_id[order], class_id[asking]])
+    time_ps = np.concatenate([start_ps[order], xoff_ps[asking]])
+    sequence = np.lexsort((np.arange(len(key)) >= known, time_ps, key))
+    last = np.empty(len(key), dtype=np.int64)
+    last[sequence] = np.maximum.accumulate(np.where(sequence < known, sequence, -1))
+    last = last[known:]
+    same = last >= 0
+    same[same] = key[last[same]] == key[known:][same]
+    above = order[last[same]]
+    covers = end_ps[above] > xoff_ps[asking[same]]
+    parent[asking[same][covers]] = above[covers]
     return parent, np.bincount(parent[parent >= 0], minlength=len(parent))
 
 

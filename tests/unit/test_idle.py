@@ -59,17 +59,26 @@ def test_a_call_that_ends_in_a_gap_knows_that_work_is_left() -> None:
     assert states == [1] * 10 + [_DRAINED]
 
 
-def test_rows_of_an_interval_are_those_of_the_ports_that_sent() -> None:
+@pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param({}, id="calm"),
+        pytest.param({"switch": {"buffer": "4MiB", "pfc": {"alpha": "1/64"}}}, id="pauses"),
+        pytest.param({"switch": {"cell": "256B"}}, id="cells"),
+    ],
+)
+def test_rows_of_an_interval_are_those_of_the_ports_that_sent(tables: dict[str, object]) -> None:
     """Against what each port says of itself at the end, whatever was touched in which interval."""
-    plan = plan_of(trace={"interval": "10us"})
+    plan = plan_of(trace={"interval": "10us"}, **tables)
     engine = Engine(plan)
     assert engine.run(FOREVER_PS, 10**9) == _DRAINED
     engine.finish()
     rows = engine.drain()["ports"]
     sent = np.zeros(plan.port_count, dtype=np.int64)
     np.add.at(sent, rows["port"], rows["tx_frames"])
-    assert np.array_equal(sent > 0, engine.ports()["hops"] > 0)
-    assert (sent >= engine.ports()["hops"]).all()  # PFC frames are no packet hops
+    # Every packet is in some row; PFC frames are in none.
+    assert np.array_equal(sent, engine.ports()["hops"])
+    assert (engine.totals()["xoffs"] > 0) == ("pfc" in str(tables))
     keys = np.stack([rows["start_ps"], rows["port"], rows["class"]])
     assert len(np.unique(keys, axis=1).T) == len(rows)
     assert np.array_equal(np.lexsort(keys[::-1]), np.arange(len(rows)))

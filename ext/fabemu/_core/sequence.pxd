@@ -18,7 +18,7 @@ from .ecmp cimport ecmp_choose, ecmp_row
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
-from .stats cimport stats_area, stats_sent
+from .stats cimport port_touch, stats_area, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
 from .wake cimport events_count, port_expect, port_kick
 
@@ -205,7 +205,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 place.ingress = <uint16_t>ingress.local
                 queue.tail += 1
                 port.waiting_mask |= <uint8_t>(1 << klass)
-                e.port_dirty[port_id] = 1
+                port_touch(e, w, port_id)
                 if lossless:
                     pg.held[port.local] += <uint32_t>size
                     if not (ingress.xoff_mask >> klass) & 1 and mmu_wants_xoff(e, mmu, pg) and (
@@ -342,7 +342,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
         hops += 1
         w.last_hop_ps = now
         stats_sent(queue, size)
-        e.port_dirty[port_id] = 1
+        port_touch(e, w, port_id)
         if w.choice_count > 0:
             result_ps = now
             break

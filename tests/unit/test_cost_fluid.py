@@ -27,7 +27,10 @@ def test_caps_leave_their_rest_to_others():
 def test_weights_stand_for_several():
     ports = np.array([[0], [0]])
     shares = fair_shares(ports, np.full(2, INFINITE), np.array([1.0, INFINITE]), weight=5.0)
-    assert shares == pytest.approx([0.1, 0.1])
+    # One, and what the other stands for: five.
+    assert shares == pytest.approx([1 / 6, 1 / 6])
+    alone = fair_shares(ports[:1], np.full(1, INFINITE), np.array([1.0, INFINITE]), weight=5.0)
+    assert alone == pytest.approx([1.0])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -86,6 +86,7 @@ def fair_shares(ports: Ints, cap_bps: Floats, rate_bps: Floats, weight: float = 
     """
     count = len(ports)
     shares = np.zeros(count)
+    each = _standing_for(np.bincount(ports.ravel(), minlength=len(rate_bps)), weight)
     left = rate_bps.astype(np.float64).copy()
     open_ = np.arange(count)
     for turn in range(_ROUNDS):
@@ -93,7 +94,7 @@ def fair_shares(ports: Ints, cap_bps: Floats, rate_bps: Floats, weight: float = 
             break
         own = ports[open_]
         flat = own.ravel()
-        users = np.bincount(flat, minlength=len(left)) * weight
+        users = np.bincount(flat, minlength=len(left)) * each
         with np.errstate(divide="ignore", invalid="ignore"):
             fair = np.where(users > 0, left / users, np.inf)
         offer = np.minimum(fair[own].min(axis=1), cap_bps[open_])
@@ -107,13 +108,22 @@ def fair_shares(ports: Ints, cap_bps: Floats, rate_bps: Floats, weight: float = 
             final[:] = True
         done = open_[final]
         shares[done] = offer[final]
-        spent = np.bincount(
-            own[final].ravel(), weights=np.repeat(offer[final], own.shape[1]) * weight, minlength=len(left)
-        )
-        left = np.maximum(0.0, left - spent)
+        spent = np.bincount(own[final].ravel(), weights=np.repeat(offer[final], own.shape[1]), minlength=len(left))
+        left = np.maximum(0.0, left - spent * each)
         left[-1] = np.inf
         open_ = open_[~final]
     return shares
+
+
+def _standing_for(counts: Ints, weight: float) -> Floats:
+    """(P,) flows that each of the drawn ones at a port stands for.
+
+    That one of them was drawn says nothing of the others there: of `weight` flows each of the others is one. So a flow
+    that is alone at a port is taken to be alone, whatever the share of flows that were drawn.
+    """
+    met = np.maximum(counts, 1)
+    result: Floats = (1 + (met - 1) * weight) / met
+    return result
 
 
 def flow_through(plan: Plan, traffic: Traffic) -> Flows:
@@ -210,7 +220,8 @@ class _Fluid:
         bits = np.bincount(self.traffic.message_row, weights=self.traffic.wire_bits, minlength=len(self.traffic.qp))
         flat = self.traffic.ports.ravel()
         total = np.bincount(flat, weights=np.repeat(bits, self.traffic.ports.shape[1]), minlength=len(self.rate_bps))
-        need_ps = float((total * self.traffic.weight / self.rate_bps).max(initial=0.0)) * 1e12
+        each = _standing_for(np.bincount(flat, minlength=len(self.rate_bps)), self.traffic.weight)
+        need_ps = float((total * each / self.rate_bps).max(initial=0.0)) * 1e12
         last_ps = float(self.arrival_ps[-1]) if len(self.arrival_ps) else 0.0
         slowest_ps = float((bits / self.traffic.cap_bps).max(initial=0.0)) * 1e12
         return max(1.0, min(max(need_ps, last_ps, min(slowest_ps, 100 * need_ps)), self.until_ps) / STEPS)
@@ -295,32 +306,30 @@ class _Fluid:
         """Note loads, crowds and how many are at work."""
         traffic, weight = self.traffic, self.traffic.weight
         flat = ports.ravel()
-        used = np.bincount(flat, weights=np.repeat(shares, ports.shape[1]) * weight, minlength=len(self.rate_bps))
-        users = np.bincount(flat, minlength=len(self.rate_bps)) * weight
+        met: Ints = np.bincount(flat, minlength=len(self.rate_bps))
+        each = _standing_for(met, weight)
+        used = np.bincount(flat, weights=np.repeat(shares, ports.shape[1]), minlength=len(self.rate_bps)) * each
+        users = met * each
         load = used / self.rate_bps
         np.maximum(self.load, load, out=self.load)
         # Full, and for more than what one sender can fill by itself.
-        senders = np.bincount(
-            flat,
-            weights=np.repeat(1.0 / np.maximum(users[ports[:, 0]], 1.0), ports.shape[1]) * weight,
-            minlength=len(self.rate_bps),
-        )
+        of_first = np.repeat(1.0 / np.maximum(users[ports[:, 0]], 1.0), ports.shape[1])
+        senders = np.bincount(flat, weights=of_first, minlength=len(self.rate_bps)) * each
         full = (load > _FULL) & (senders > 1.05)
         self.crowd[full] = np.maximum(self.crowd[full], senders[full])
         # A sender that divides its own link among its queue pairs meets no congestion.
         first = ports[:, 0]
         alone = np.minimum(self.rate_bps[first] / np.maximum(users[first], 1.0), traffic.cap_bps[active])
         slowed = shares < 0.95 * alone
-        waiting = np.bincount(
-            flat, weights=np.repeat(self.backlog[active], ports.shape[1]) * weight, minlength=len(self.rate_bps)
-        )
+        to_send = np.repeat(self.backlog[active], ports.shape[1])
+        waiting = np.bincount(flat, weights=to_send, minlength=len(self.rate_bps)) * each
         self.backlog_bits[full] = np.maximum(self.backlog_bits[full], waiting[full])
         self.crowded_ps[active[slowed]] += lasting_ps[slowed]
         qp = traffic.qp[active]
-        senders = np.bincount(self.plan.qp_src[qp], minlength=self.plan.host_count)
-        receivers = np.bincount(self.plan.qp_dst[qp], minlength=self.plan.host_count)
-        np.maximum(self.sending, senders, out=self.sending)
-        np.maximum(self.receiving, receivers, out=self.receiving)
+        at_sender = np.bincount(self.plan.qp_src[qp], minlength=self.plan.host_count)
+        at_receiver = np.bincount(self.plan.qp_dst[qp], minlength=self.plan.host_count)
+        np.maximum(self.sending, at_sender, out=self.sending)
+        np.maximum(self.receiving, at_receiver, out=self.receiving)
 
     def _mark(self, active: Ints, step_ps: float) -> None:
         """Count the rows of the sampling intervals that this step touches."""

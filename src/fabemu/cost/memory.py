@@ -18,7 +18,7 @@ from fabemu.plan import CC_FIXED, CC_NONE, Plan
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
 
-LIBRARIES_BYTES = 132 * 10**6
+LIBRARIES_BYTES = 85 * 10**6
 """Resident size of the interpreter with numpy, pyarrow and fabemu, before a scenario (CPython 3.11, Linux x86-64)."""
 
 BUDGET_HOPS = 200_000

@@ -345,7 +345,7 @@ cdef class Engine:
         e.pauses = <pause_t*>zeroed(&e.arena, 2 * queue_count, sizeof(pause_t))
         e.pendings = <pending_queue_t*>zeroed(&e.arena, p.port_count, sizeof(pending_queue_t))
         e.port_next_ps = times(&e.arena, p.port_count, FOREVER, p.port_count if threads > 1 else 0)
-        e.port_dirty = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
+        e.port_touched = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
         for index in range(p.port_count):
             port = &e.ports[index]
             port.kick_ps = FOREVER

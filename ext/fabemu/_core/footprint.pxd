@@ -53,7 +53,7 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
     total += zeroed_bytes(2 * queue_count, sizeof(pause_t))
     total += zeroed_bytes(s.port_count, sizeof(pending_queue_t))
     total += zeroed_bytes(mirrored * s.port_count, sizeof(ps_t))
-    # port_dirty, pfc_send_mask, pfc_obey_mask, stuck_mask
+    # port_touched, pfc_send_mask, pfc_obey_mask, stuck_mask
     total += 4 * zeroed_bytes(s.port_count, 1)
     total += zeroed_bytes(switch_count, sizeof(switch_t))
     total += zeroed_bytes(switch_count * s.class_count, sizeof(int64_t))

@@ -480,7 +480,7 @@ cdef struct engine_t:
     schedule_t* schedules         # per port; NULL = no weights anywhere
     lane_t* lanes                 # (port, class) of links with credits; NULL = none
     credit_port_t* credits        # per port; NULL = none
-    uint8_t* port_dirty           # has statistics of the open interval, and is in `touched` of one worker
+    uint8_t* port_touched         # has statistics of the open interval, and is in `touched` of one worker
     switch_t* switches
     watchdog_t* watchdogs         # per switch; NULL = there is none
     watch_t* watches              # per (port, class); NULL with them

@@ -23,9 +23,9 @@ cdef inline void stats_area(queue_t* queue, ps_t now) noexcept nogil:
 
 cdef inline void port_touch(engine_t* e, worker_t* w, int32_t port_id) noexcept nogil:
     """The port has something to say of the open interval."""
-    if e.port_dirty[port_id]:
+    if e.port_touched[port_id]:
         return
-    e.port_dirty[port_id] = 1
+    e.port_touched[port_id] = 1
     if unlikely(w.touched_count == w.touched_capacity):
         if not array_grow(w.arena, <void**>&w.touched, w.touched_count, 2 * w.touched_capacity, sizeof(int32_t)):
             e.fault.code = FAULT_MEMORY

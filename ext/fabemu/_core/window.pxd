@@ -477,7 +477,7 @@ cdef inline bint close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept 
                 of.touched[kept] = port_id
                 kept += 1
             else:
-                e.port_dirty[port_id] = 0
+                e.port_touched[port_id] = 0
         of.touched_count = kept
         more |= kept > 0
     e.sample_start_ps = end_ps

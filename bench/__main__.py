@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.cases import CASES
 from bench.harness import machine, measure, run_once
+from fabemu.simulate import TRACE_LEVELS
 
 _COLUMNS = (
     ("case", 20),
@@ -65,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--output", type=Path, help="write the JSON to this file as well")
     parser.add_argument("--once", action="store_true", help="one run in this process, as JSON")
+    parser.add_argument("--trace", choices=TRACE_LEVELS, default="default", help="tables to write, with --once")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in CASES]
     if unknown:
@@ -74,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = options.names or list(CASES)
     if options.once:
         for name in names:
-            print(json.dumps(run_once(name, smoke=options.smoke)))
+            print(json.dumps(run_once(name, smoke=options.smoke, trace=options.trace)))
         return 0
 
     facts, results = machine(), []

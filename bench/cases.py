@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,8 +80,17 @@ SMOKE_WARM_US, SMOKE_STOP_US = 5, 30
 """Measured span of every case at smoke size."""
 
 
-def build(case: Case, *, smoke: bool = False) -> tuple[Scenario, Compiled, int]:
+def build(case: Case, *, smoke: bool = False, trace: Mapping[str, Any] | None = None) -> tuple[Scenario, Compiled, int]:
     """Compile a case.
+
+    Parameters
+    ----------
+    case
+        A value of `CASES`.
+    smoke
+        At the size that the test suite runs.
+    trace
+        The table [trace] of the scenario; its defaults without.
 
     Returns
     -------
@@ -100,6 +110,7 @@ def build(case: Case, *, smoke: bool = False) -> tuple[Scenario, Compiled, int]:
             "link": {"rate": "400Gbps", "delay": "600ns"},
             "nic": {"cc": {"kind": case.cc}},
             "workload": [_workload(case, fabric, size, smoke=smoke)],
+            "trace": dict(trace or {}),
         }
     )
     compiled = compile_plan(scenario)

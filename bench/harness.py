@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from fabemu._core.engine import Engine
 
 from bench.cases import CASES, build
 from fabemu.plan import Plan
-from fabemu.simulate import Simulation
+from fabemu.simulate import TRACE_LEVELS, Simulation
 
 _RUNNING, _STOPPED = 0, 1  # what Engine.run returns
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,15 +36,15 @@ class MeteredEngine:
 
     Parameters
     ----------
-    plan, packets
+    plan, options
         As of `Engine`.
     warm_ps
         Simulated time before which nothing is counted.
     """
 
-    def __init__(self, plan: Plan, *, packets: bool = False, warm_ps: int = 0) -> None:
+    def __init__(self, plan: Plan, *, warm_ps: int = 0, **options: Any) -> None:
         """Make the engine."""
-        self.engine = Engine(plan, packets=packets)
+        self.engine = Engine(plan, **options)
         self.run_cpu_seconds = 0.0
         self.drain_cpu_seconds = 0.0
         self.begin_cpu_seconds = 0.0
@@ -94,8 +94,17 @@ class MeteredEngine:
         self.end_cpu_seconds = cpu_seconds()
 
 
-def run_once(name: str, *, smoke: bool = False) -> dict[str, Any]:
-    """Run a case here, with the traces that a user's run writes, into a directory that is removed.
+def run_once(name: str, *, smoke: bool = False, trace: str = "default") -> dict[str, Any]:
+    """Run a case here and write its traces into a directory that is removed.
+
+    Parameters
+    ----------
+    name
+        A key of `CASES`.
+    smoke
+        At the size that the test suite runs.
+    trace
+        A key of `fabemu.simulate.TRACE_LEVELS`: what is written.
 
     Raises
     ------
@@ -105,17 +114,20 @@ def run_once(name: str, *, smoke: bool = False) -> dict[str, Any]:
     if name not in CASES:
         raise ValueError(f"no benchmark is named {name!r}; there are {', '.join(CASES)}")
     start = cpu_seconds()
-    scenario, compiled, warm_ps = build(CASES[name], smoke=smoke)
+    tables = TRACE_LEVELS[trace]
+    scenario, compiled, warm_ps = build(CASES[name], smoke=smoke, trace={"tables": tables})
     compile_cpu = cpu_seconds() - start
     made: list[MeteredEngine] = []
 
-    def metered(plan: Plan, *, packets: bool = False) -> MeteredEngine:
-        made.append(MeteredEngine(plan, packets=packets, warm_ps=warm_ps))
+    def metered(plan: Plan, **options: Any) -> MeteredEngine:
+        made.append(MeteredEngine(plan, warm_ps=warm_ps, **options))
         return made[0]
 
     with tempfile.TemporaryDirectory(prefix="fabemu-bench-") as directory:
         run = Simulation(scenario, compiled, output=Path(directory) / "run", engine=metered).run()
+        close_cpu = cpu_seconds() - made[0].end_cpu_seconds
         totals, digest = run.info["totals"], run.info["digest"]
+        table_bytes = sum(path.stat().st_size for path in run.directory.glob("*.arrow"))
     engine = made[0]
     memory = engine.memory_bytes()
     in_flight = engine.in_flight_packets
@@ -123,6 +135,7 @@ def run_once(name: str, *, smoke: bool = False) -> dict[str, Any]:
     return {
         "name": name,
         "smoke": smoke,
+        "trace": trace,
         "hosts": compiled.plan.host_count,
         "digest": digest,
         "totals": totals,
@@ -133,6 +146,9 @@ def run_once(name: str, *, smoke: bool = False) -> dict[str, Any]:
         "run_cpu_seconds": engine.run_cpu_seconds,
         "drain_cpu_seconds": engine.drain_cpu_seconds,
         "record_cpu_seconds": engine.end_cpu_seconds - engine.begin_cpu_seconds - engine_cpu,
+        "close_cpu_seconds": close_cpu,
+        "table_rows": sum(run.info["rows"].values()),
+        "table_bytes": table_bytes,
         "hops_per_cpu_second": engine.hops / max(engine_cpu, 1e-9),
         "in_flight_packets": in_flight,
         "engine_bytes_per_host": sum(memory.values()) / compiled.plan.host_count,
@@ -152,23 +168,38 @@ def measure(name: str, *, repeats: int, warm_ups: int, smoke: bool = False) -> d
     RuntimeError
         A repeat failed, or computed something else than the ones before.
     """
-    command = [sys.executable, "-m", "bench", "--once", *(["--smoke"] if smoke else []), name]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in (str(ROOT), *sys.path) if path)}
-    runs: list[dict[str, Any]] = []
-    for _ in range(warm_ups + repeats):
-        child = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        if child.returncode != 0:
-            raise RuntimeError(f"{name} failed: {child.stderr.strip()}")
-        runs.append(json.loads(child.stdout))
-    if len({run["digest"] for run in runs}) != 1:
-        raise RuntimeError(f"{name}: repeats differ: {sorted({run['digest'] for run in runs})}")
-    kept = runs[warm_ups:]
-    result = dict(kept[0])
-    for key, value in kept[0].items():
-        if isinstance(value, float):
-            result[key] = statistics.median(run[key] for run in kept)
-    speeds = [run["hops_per_cpu_second"] for run in kept]
+    runs = [in_fresh_process(name, smoke=smoke) for _ in range(warm_ups + repeats)]
+    result = median_of(runs[warm_ups:])
+    speeds = [run["hops_per_cpu_second"] for run in runs[warm_ups:]]
     return result | {"repeats": repeats, "spread": (max(speeds) - min(speeds)) / statistics.median(speeds)}
+
+
+def in_fresh_process(name: str, *, smoke: bool = False, trace: str = "default") -> dict[str, Any]:
+    """What `run_once` gives, of a process that does nothing else; raises RuntimeError if it fails."""
+    command = [sys.executable, "-m", "bench", "--once", "--trace", trace, *(["--smoke"] if smoke else []), name]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in (str(ROOT), *sys.path) if path)}
+    child = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if child.returncode != 0:
+        raise RuntimeError(f"{name} failed: {child.stderr.strip()}")
+    result: dict[str, Any] = json.loads(child.stdout)
+    return result
+
+
+def median_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One result of several of `run_once`: the median of every figure that may differ.
+
+    Raises
+    ------
+    RuntimeError
+        They did not compute the same.
+    """
+    if len(digests := {run["digest"] for run in runs}) != 1:
+        raise RuntimeError(f"{runs[0]['name']}: repeats differ: {sorted(digests)}")
+    result = dict(runs[0])
+    for key, value in runs[0].items():
+        if isinstance(value, float):
+            result[key] = statistics.median(run[key] for run in runs)
+    return result
 
 
 def machine() -> dict[str, Any]:

@@ -25,9 +25,9 @@ from fabemu.cost.admission import admit, admit_scenario
 from fabemu.cost.estimate import Cost, estimate_cost
 from fabemu.cost.forecast import Forecast, Outlook
 from fabemu.cost.memory import BUDGET_HOPS
-from fabemu.errors import EngineFault, FabemuError, MachineError, OutputError, ScenarioError
+from fabemu.errors import EngineFault, FabemuError, InputError, MachineError, OutputError, ScenarioError
 from fabemu.lint import Finding, lint
-from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, OP_SEND, Plan
+from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, OP_SEND, SCHEDULER_CLASSIC, SCHEDULER_CREATION, Plan
 from fabemu.recorder import Recorder
 from fabemu.result import Run
 from fabemu.run_directory import SCENARIO_FILE, RunDirectory
@@ -54,6 +54,13 @@ TRACE_LEVELS: dict[str, tuple[str, ...]] = {
     "packets": ("flows", "ports", "pauses", "drops", "events", "packets"),
 }
 """Tables that each trace level writes."""
+
+ENGINES: dict[str, str] = {
+    "fast": "windows of time, and switches and hosts take every shortcut that changes no result",
+    "exact": "windows of time, every device event by event",
+    "classic": "all events of the fabric in one heap, one after the other",
+}
+"""Ways to step a plan, the first by default: they give the same results, and differ in speed alone."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,8 @@ class Simulation:
     base_dir
         What the paths in the scenario are relative to.
     engine
-        Makes the engine from plan, ``packets=`` and ``threads=``; for tests.
+        A key of `ENGINES`; None for the one that the scenario wants. Results do not depend on it. Or what makes the
+        engine from plan, ``packets=`` and ``threads=``, for tests.
     findings
         What the linter found, if that is known already.
     threads
@@ -103,7 +111,7 @@ class Simulation:
     Raises
     ------
     InputError
-        If there are not so many cores.
+        If there are not so many cores, or the scenario has a scheduler of its own and `engine` names another.
     OutputError
         If the run directory cannot be made.
     MachineError
@@ -118,7 +126,7 @@ class Simulation:
         output: str | Path | None = None,
         force: bool = False,
         base_dir: Path | None = None,
-        engine: Callable[..., Any] | None = None,
+        engine: str | Callable[..., Any] | None = None,
         findings: Sequence[Finding] | None = None,
         threads: int | None = None,
         cost: Cost | None = None,
@@ -127,6 +135,8 @@ class Simulation:
         threads = allowed_threads(threads)
         self._cost = cost
         self._forecast: Forecast | None = None
+        self._engine_name = "given" if callable(engine) else engine_name(engine, compiled.plan)
+        make_engine = engine if callable(engine) else _engine_maker(self._engine_name)
         self.scenario = scenario
         self.compiled = compiled
         plan: Plan = compiled.plan
@@ -152,7 +162,6 @@ class Simulation:
         if output is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="fabemu-")
             output = self._temporary.name
-        make_engine = engine or _engine()
         self._plan_digest = plan.digest()
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         inputs = input_files(scenario, base_dir or Path())
@@ -380,6 +389,7 @@ class Simulation:
             "seed": self._plan.seed,
             "plan_digest": self._plan_digest,
             "started": self._started,
+            "engine": self._engine_name,
             "trace": {"schema_version": SCHEMA_VERSION, "tables": [name for name in TABLES if name in self._tables]},
             "warnings": [str(finding) for finding in self._findings],
             "findings": [
@@ -478,6 +488,7 @@ def prepare(
     force: bool = False,
     threads: int | None = None,
     ignore_memory: bool = False,
+    engine: str | None = None,
 ) -> Simulation:
     """Load, validate and compile a scenario and make its run directory, ready to be stepped.
 
@@ -497,11 +508,13 @@ def prepare(
         Most threads that may step the engine; None for all cores. Results do not depend on it.
     ignore_memory
         Go on even if there is surely not enough memory.
+    engine
+        A key of `ENGINES`; None for the one that the scenario wants. Results do not depend on it.
 
     Raises
     ------
     ScenarioError, InputError
-        If the scenario or a file that it names is wrong, or there are not so many cores.
+        If the scenario or a file that it names is wrong, there are not so many cores, or no such engine can step it.
     OutputError, MachineError
         If the run directory cannot be made or written, or there is not enough memory. That it may not be enough is a
         `RuntimeWarning`.
@@ -533,7 +546,7 @@ def prepare(
     warn.append(admit(compiled, loaded.trace.tables, threads=most, ignore_memory=ignore_memory))
     for text in filter(None, warn):
         warnings.warn(text, RuntimeWarning, stacklevel=2)
-    return Simulation(loaded, compiled, output=output, force=force, base_dir=base_dir, threads=threads)
+    return Simulation(loaded, compiled, output=output, force=force, base_dir=base_dir, threads=threads, engine=engine)
 
 
 def run(
@@ -545,6 +558,7 @@ def run(
     force: bool = False,
     threads: int | None = None,
     ignore_memory: bool = False,
+    engine: str | None = None,
     progress: Callable[[Snapshot], None] | None = None,
 ) -> Run:
     """Run a scenario to its end; see `prepare` for the parameters and `Simulation.run` for what may be raised."""
@@ -556,6 +570,7 @@ def run(
         force=force,
         threads=threads,
         ignore_memory=ignore_memory,
+        engine=engine,
     )
     return simulation.run(progress)
 
@@ -641,7 +656,7 @@ def try_out(compiled: Compiled, *, seconds: float = 0.5) -> Speed | None:
     Speed or None
         Of what came after the first tenth, in which rings grow and caches fill; None if nothing moves.
     """
-    engine = _engine()(compiled.plan)
+    engine = _engine_maker(engine_name(None, compiled.plan))(compiled.plan)
     until_ps, budget = compiled.plan.until_ps, BUDGET_HOPS // 10
     begun = time.process_time()
     first: tuple[int, float] | None = None
@@ -658,10 +673,44 @@ def try_out(compiled: Compiled, *, seconds: float = 0.5) -> Speed | None:
     return Speed(engine.packet_hops - hops, spent - cpu) if engine.packet_hops > hops else None
 
 
-def _engine() -> Callable[..., Any]:
+def engine_name(asked: str | None, plan: Plan) -> str:
+    """Name of the engine that steps a plan, as run.json has it.
+
+    Parameters
+    ----------
+    asked
+        A key of `ENGINES`, or None.
+    plan
+        What is to be stepped.
+
+    Raises
+    ------
+    InputError
+        There is no such engine, or it cannot step the plan.
+    """
+    names = ", ".join(ENGINES)
+    if asked is not None and asked not in ENGINES:
+        raise InputError(f"{asked!r} is no engine: they are {names}")
+    if plan.scheduler != SCHEDULER_CREATION:
+        return asked or next(iter(ENGINES))
+    if asked is not None:
+        raise InputError(
+            f'engine "{asked}": the scenario says compat = "ns3", and only an engine of its own keeps the order of '
+            "events of ns-3; leave the engine out, or compat"
+        )
+    return "ns3"
+
+
+def _engine_maker(name: str) -> Callable[..., Any]:
+    """What makes the engine of a name that `engine_name` gave."""
     from fabemu._core.engine import Engine
 
-    return Engine
+    def make(plan: Plan, **options: Any) -> Any:
+        if name == "classic":
+            return Engine(replace(plan, scheduler=SCHEDULER_CLASSIC), **options)
+        return Engine(plan, shortcuts=name != "exact", **options)
+
+    return make
 
 
 def with_path(scenario: Scenario, place: tuple[str | int, ...], path: str) -> Scenario:

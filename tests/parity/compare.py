@@ -79,6 +79,7 @@ def run_core(
     window_divisor: int = 1,
     packets: bool = True,
     express: bool = True,
+    shortcuts: bool = True,
     owners: Callable[[], np.ndarray] | None = None,
 ) -> CoreResult:
     """Run the core to the end of a plan.
@@ -90,7 +91,14 @@ def run_core(
     if scheduler is not None:
         plan = replace(plan, scheduler=scheduler)
     threads = 1 if owners is None else 4
-    engine = Engine(plan, packets=packets, window_divisor=window_divisor, express=express, threads=threads)
+    engine = Engine(
+        plan,
+        packets=packets,
+        window_divisor=window_divisor,
+        express=express,
+        shortcuts=shortcuts,
+        threads=threads,
+    )
 
     def share() -> None:
         if owners is not None and engine.can_share:

@@ -74,9 +74,13 @@ def test_classic_scheduler_agrees_with_windows(plan: Plan) -> None:
 @given(plans())
 def test_express_lane_agrees_with_the_exact_path(plan: Plan) -> None:
     plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
-    exact = run_core(plan, express=False)
-    assert_same(plan, oracle, exact, "express=False")
-    assert exact.digest == run_core(plan).digest
+    fast = run_core(plan)
+    without_lane = run_core(plan, express=False)
+    assert_same(plan, oracle, without_lane, "express=False")
+    exact = run_core(plan, shortcuts=False)
+    assert_same(plan, oracle, exact, "shortcuts=False")
+    assert fast.digest == without_lane.digest == exact.digest
+    tag(oracle)
 
 
 @example_settings(0.3)

@@ -102,6 +102,8 @@ cdef class Engine:
         Record every transmission start in the ``packets`` table.
     express : bool
         Let switches that can meet no threshold serve each egress port by itself. Results do not depend on it.
+    shortcuts : bool
+        Take that and any other shortcut; without, devices go event by event. Results do not depend on it.
     window_divisor : int
         Cut windows this much shorter than the lookahead allows. Results do not depend on it.
     threads : int
@@ -121,7 +123,7 @@ cdef class Engine:
     cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
 
-    def __cinit__(self, plan, *, bint packets=False, bint express=True, int window_divisor=1, int threads=1):
+    def __cinit__(self, plan, *, bint packets=0, bint express=1, bint shortcuts=1, int window_divisor=1, int threads=1):
         cdef const plan_t* p
         cdef int32_t host
         self.e = <engine_t*>calloc(1, sizeof(engine_t))
@@ -132,7 +134,7 @@ cdef class Engine:
         self.last_status = RUNNING
         self._read_plan(plan)
         p = &self.e.plan
-        self._allocate(packets, express, threads)
+        self._allocate(packets, express, shortcuts, threads)
         self._set_window(window_divisor)
         self.fixed_bytes = workers_carved_bytes(self.e)
         if plan.scheduler == SCHEDULER_CREATION:
@@ -312,7 +314,7 @@ cdef class Engine:
             nic.rate_hai_bps = plan.nic_rate_hai_bps[index]
             nic.rate_min_bps = plan.nic_rate_min_bps[index]
 
-    cdef _allocate(self, bint packets, bint express, int32_t threads):
+    cdef _allocate(self, bint packets, bint express, bint shortcuts, int32_t threads):
         """All state, sized by the fabric and the list of operations; rings and pools grow with what is in flight."""
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
@@ -330,7 +332,7 @@ cdef class Engine:
         cdef const int64_t* kmin = <const int64_t*>pointer(plan.pq_kmin_bytes)
         cdef const int64_t* kmax = <const int64_t*>pointer(plan.pq_kmax_bytes)
         e.link_watch = WATCH_RECORD if packets else 0
-        e.shortcuts = p.scheduler != SCHEDULER_CLASSIC
+        e.shortcuts = shortcuts and p.scheduler != SCHEDULER_CLASSIC
         # A packet without a route is a drop, and drops are for the exact path.
         e.express_wanted = express and e.shortcuts and not p.ns3_buffer
         e.express = e.express_wanted and not bool((plan.route == ROUTE_NONE).any())
@@ -728,7 +730,7 @@ cdef class Engine:
 
     @property
     def digest(self):
-        """Hex digest of every departure of every port and every operation's times: equal runs have equal digests."""
+        """Hex digest of every departure, completion, mark, pause, drop and event: equal runs have equal digests."""
         cdef engine_t* e = self.e
         cdef uint64_t h = 0
         cdef int64_t index

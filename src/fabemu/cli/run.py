@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fabemu.scenario import Scenario
 
 _LEVELS = ("off", "flows", "default", "packets")  # the keys of simulate.TRACE_LEVELS, without its import
+_ENGINES = ("fast", "exact", "classic")  # those of simulate.ENGINES
 
 IGNORE_MEMORY = "Go on even if there is surely not enough memory."
 """Help of the option of that name."""
@@ -45,6 +46,12 @@ def _checked_threads(_: click.Context, __: click.Parameter, value: int | None) -
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
 @click.option("--until", metavar="TIME", help="End the run at this simulated time, such as 2ms.")
 @click.option("--threads", type=int, callback=_checked_threads, help=_THREADS)
+@click.option(
+    "--engine",
+    type=click.Choice(_ENGINES),
+    help="How to step: in windows with shortcuts, without them, or with one heap of events; results are the same, to "
+    "check that they are.  [default: fast]",
+)
 @click.option("--trace", "level", type=click.Choice(_LEVELS), help="Tables to write.  [default: as the scenario says]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No talk on stderr, only warnings and errors.")
@@ -59,6 +66,7 @@ def command(
     seed: int | None,
     until: str | None,
     threads: int | None,
+    engine: str | None,
     level: str | None,
     as_json: bool,
     quiet: bool,
@@ -104,6 +112,7 @@ def command(
             force=force,
             base_dir=scenario.parent,
             threads=threads,
+            engine=engine,
             quiet=quiet,
             signals=signals,
         )
@@ -194,6 +203,7 @@ def _simulate(
     force: bool,
     base_dir: Path,
     threads: int | None,
+    engine: str | None,
     quiet: bool,
     signals: Signals,
 ) -> Run:
@@ -201,7 +211,14 @@ def _simulate(
     from fabemu.simulate import Simulation
 
     simulation = Simulation(
-        scenario, compiled, output=directory, force=force, base_dir=base_dir, findings=findings, threads=threads
+        scenario,
+        compiled,
+        output=directory,
+        force=force,
+        base_dir=base_dir,
+        findings=findings,
+        threads=threads,
+        engine=engine,
     )
     signals.stop_with(simulation.stop)
     with progress_bar(sys.stderr, quiet=quiet) as show:

@@ -15,6 +15,8 @@ from fabemu.plan import NONE, ROUTE_SET_BASE, VERB_READ, Plan
 
 Words = NDArray[np.uint64]
 
+_CHUNK = 2048  # nodes at a time: bounds the memory for what comes to them
+
 _LITTLE_WORD = np.dtype("<u8")  # group g is bit g % 64 of word g // 64, on any machine
 
 
@@ -114,14 +116,24 @@ def carried(plan: Plan, tables: list[Words], demand: Words) -> list[Words]:
     order = between[np.argsort(peer_node[between], kind="stable")]
     if not len(order):
         return [table & reached[plan.port_node] for table in tables]
-    first = np.flatnonzero(np.diff(peer_node[order], prepend=-1))
-    into = peer_node[order[first]]
+    first = np.append(np.flatnonzero(np.diff(peer_node[order], prepend=-1)), len(order))
+    into = peer_node[order[first[:-1]]]
     while True:
-        before = reached[into].copy()
+        grows = False
         for table in tables:
-            arriving = table[order] & reached[plan.port_node[order]]
-            reached[into] |= np.bitwise_or.reduceat(arriving, first, axis=0)
-        if np.array_equal(before, reached[into]):
+            for begin in range(0, len(into), _CHUNK):
+                nodes = into[begin : begin + _CHUNK]
+                starts = first[begin : begin + len(nodes) + 1]
+                ports = order[starts[0] : starts[-1]]
+                arriving = np.bitwise_or.reduceat(
+                    table[ports] & reached[plan.port_node[ports]], starts[:-1] - starts[0], axis=0
+                )
+                before = reached[nodes]
+                arriving |= before
+                if not np.array_equal(before, arriving):
+                    grows = True
+                    reached[nodes] = arriving
+        if not grows:
             return [table & reached[plan.port_node] for table in tables]
 
 
@@ -134,7 +146,7 @@ def dependencies(plan: Plan, tables: list[Words], demand: Words) -> Dependencies
     use = np.bitwise_or.reduce(tables)
     channel = (plan.port_node >= hosts) & (peer_node >= hosts)
     occupied = (carry != 0).any(axis=1)
-    carry_number, use_number = _numbered(carry), _numbered(use)
+    carry_number, use_number = _numbered(carry, channel), _numbered(use, channel)
     sources, targets = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     known: dict[tuple[bytes, bytes], NDArray[np.bool_]] = {}  # which of the arriving ports pass to which
     for node in range(hosts, plan.node_count):
@@ -149,9 +161,8 @@ def dependencies(plan: Plan, tables: list[Words], demand: Words) -> Dependencies
             _, first_in, kind_in = np.unique(coming, return_index=True, return_inverse=True)
             _, first_out, kind_out = np.unique(going, return_index=True, return_inverse=True)
             carried_in, used_out = carry[arriving[first_in]], use[ports[first_out]]
-            passing = np.zeros((len(first_in), len(first_out)), dtype=bool)
-            for word in range(carry.shape[1]):
-                passing |= (carried_in[:, word][:, None] & used_out[:, word]) != 0
+            passing = np.array([(row & used_out).any(axis=1) for row in carried_in], dtype=bool)
+            passing = passing.reshape(len(first_in), len(first_out))
             known[key] = passing[kind_in][:, kind_out]
         source, target = np.nonzero(known[key])
         sources.append(arriving[source].astype(np.int64))
@@ -159,7 +170,9 @@ def dependencies(plan: Plan, tables: list[Words], demand: Words) -> Dependencies
     return Dependencies(np.concatenate(sources), np.concatenate(targets), carry, use)
 
 
-def _numbered(rows: Words) -> NDArray[np.int64]:
-    """(P,) a number for every row, the same for equal ones."""
+def _numbered(rows: Words, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(P,) a number for every row that is chosen, the same for equal ones; -1 for the others."""
     numbers: dict[bytes, int] = {}
-    return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], dtype=np.int64)
+    result = np.full(len(rows), NONE, dtype=np.int64)
+    result[chosen] = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows[chosen]]
+    return result

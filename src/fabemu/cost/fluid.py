@@ -19,6 +19,9 @@ from fabemu.plan import FOREVER_PS, NONE, Plan
 STEPS = 100
 """Steps that a run is cut into, about; beyond four times as many they become longer and longer."""
 
+_STEPS_LEAST = 15
+_WORK = 2_000_000  # steps times queue pairs: more of the one are fewer of the other
+
 _ROUNDS = 8
 _FULL = 0.98  # share of a link's rate in use from which it is full
 
@@ -185,11 +188,12 @@ class _Fluid:
 
     def run(self) -> Flows:
         """Step to the end."""
-        quantum_ps = self._quantum_ps()
+        wanted = max(_STEPS_LEAST, min(STEPS, _WORK // max(1, len(self.traffic.qp))))
+        quantum_ps = self._longest_ps() / wanted
         steps = 0
         while self.now_ps < self.until_ps:
             steps += 1
-            if steps > 4 * STEPS:
+            if steps > 4 * wanted:
                 quantum_ps *= 1.02
             self._post(quantum_ps)
             active = np.flatnonzero(self.backlog > 0)
@@ -215,8 +219,8 @@ class _Fluid:
             work=np.array(self.work),
         )
 
-    def _quantum_ps(self) -> float:
-        """A step: a share of the time that the busiest port needs for all its bits, or of the run."""
+    def _longest_ps(self) -> float:
+        """The time that the busiest port needs for all its bits, at most that of the run."""
         bits = np.bincount(self.traffic.message_row, weights=self.traffic.wire_bits, minlength=len(self.traffic.qp))
         flat = self.traffic.ports.ravel()
         total = np.bincount(flat, weights=np.repeat(bits, self.traffic.ports.shape[1]), minlength=len(self.rate_bps))
@@ -224,7 +228,7 @@ class _Fluid:
         need_ps = float((total * each / self.rate_bps).max(initial=0.0)) * 1e12
         last_ps = float(self.arrival_ps[-1]) if len(self.arrival_ps) else 0.0
         slowest_ps = float((bits / self.traffic.cap_bps).max(initial=0.0)) * 1e12
-        return max(1.0, min(max(need_ps, last_ps, min(slowest_ps, 100 * need_ps)), self.until_ps) / STEPS)
+        return max(float(STEPS), min(max(need_ps, last_ps, min(slowest_ps, 100 * need_ps)), self.until_ps))
 
     def _next_arrival_ps(self) -> float:
         times = [ready_ps for ready_ps, _ in self.later]

@@ -13,7 +13,7 @@ from fabemu.ideal import data_frame_bytes
 from fabemu.lint.path import hops
 from fabemu.plan import CC_FIXED, NONE, OP_SEND, VERB_READ, Plan
 
-QPS_MAX = 200_000
+QPS_MAX = 120_000
 """Queue pairs that are looked at, about; of more, some are drawn, and each stands for several."""
 
 HOPS_MAX = 64

@@ -16,6 +16,7 @@ _COLUMNS = (
     ("case", 20),
     ("Mhop/cpu-s", 11),
     ("spread", 7),
+    ("Mhop/s", 8),
     ("whole", 7),
     ("hops M", 8),
     ("ev/hop", 7),
@@ -35,6 +36,7 @@ def _row(result: dict[str, Any]) -> list[str]:
         result["name"],
         f"{result['hops_per_cpu_second'] / 1e6:.2f}",
         f"{result['spread']:.0%}",
+        f"{result['hops_per_second'] / 1e6:.2f}",
         f"{result['process_hops_per_cpu_second'] / 1e6:.2f}",
         f"{result['measured_hops'] / 1e6:.2f}",
         f"{result['events_per_hop']:.3f}",
@@ -65,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--smoke", action="store_true", help="small sizes: shows that it works, not how fast")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--output", type=Path, help="write the JSON to this file as well")
+    parser.add_argument("--threads", type=int, default=1, help="most threads that may step the engine, default 1")
     parser.add_argument("--once", action="store_true", help="one run in this process, as JSON")
     parser.add_argument("--trace", choices=TRACE_LEVELS, default="default", help="tables to write, with --once")
     options = parser.parse_args(arguments)
@@ -76,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = options.names or list(CASES)
     if options.once:
         for name in names:
-            print(json.dumps(run_once(name, smoke=options.smoke, trace=options.trace)))
+            print(json.dumps(run_once(name, smoke=options.smoke, trace=options.trace, threads=options.threads)))
         return 0
 
     facts, results = machine(), []
@@ -84,7 +87,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(", ".join(f"{key} {value}" for key, value in facts.items()))
         print(_line([title for title, _ in _COLUMNS]))
     for name in names:
-        results.append(measure(name, repeats=options.repeats, warm_ups=options.warm_ups, smoke=options.smoke))
+        results.append(
+            measure(
+                name,
+                repeats=options.repeats,
+                warm_ups=options.warm_ups,
+                smoke=options.smoke,
+                threads=options.threads,
+            )
+        )
         if not options.json:
             print(_line(_row(results[-1])), flush=True)
     text = json.dumps({"machine": facts, "results": results}, indent=1)

@@ -150,7 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
             plan_path = Path(directory) / "plan.pickle"
             plan_path.write_bytes(pickle.dumps(compiled.plan))
             if valgrind is not None:
-                _show(_count_by_line(valgrind, plan_path, options.hops), options.lines)
+                _show(count_by_line(valgrind, plan_path, options.hops), options.lines)
             else:
                 assert perf is not None
                 print(f"{_count_in_all(perf, plan_path, options.hops):.1f} instructions per hop (perf, no lines)")
@@ -160,7 +160,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _run(prefix: list[str], plan_path: Path, hops: int) -> subprocess.CompletedProcess[str]:
+def run_step(prefix: list[str], plan_path: Path, hops: int) -> subprocess.CompletedProcess[str]:
+    """Do `step` in a process under a tool that measures; raises RuntimeError if it fails."""
     path = os.pathsep.join(part for part in (str(ROOT), *sys.path) if part)
     command = [*prefix, sys.executable, "-m", "bench.breakdown", "--step", str(plan_path), "--hops", str(hops)]
     done = subprocess.run(
@@ -171,10 +172,11 @@ def _run(prefix: list[str], plan_path: Path, hops: int) -> subprocess.CompletedP
     return done
 
 
-def _count_by_line(valgrind: str, plan_path: Path, hops: int) -> Breakdown:
+def count_by_line(valgrind: str, plan_path: Path, hops: int) -> Breakdown:
+    """Instructions of a stored plan by line of Cython; raises RuntimeError if they cannot be counted."""
     profile = plan_path.with_name("callgrind.out")
     prefix = [valgrind, "--tool=callgrind", f"--callgrind-out-file={profile}", "--dump-line=yes"]
-    done = _run(prefix, plan_path, hops)
+    done = run_step(prefix, plan_path, hops)
     by_line = read_callgrind(profile.read_text(encoding="utf-8"), "engine.c")
     origins = line_origins((BUILD / "engine.c").read_text(encoding="utf-8"))
     cost: collections.Counter[Line] = collections.Counter()
@@ -191,7 +193,7 @@ def _count_in_all(perf: str, plan_path: Path, hops: int) -> float:
     counts = []
     made = 0
     for budget in (1, hops):
-        done = _run([perf, "stat", "-x,", "-e", "instructions:u"], plan_path, budget)
+        done = run_step([perf, "stat", "-x,", "-e", "instructions:u"], plan_path, budget)
         fields = done.stderr.strip().splitlines()[-1].split(",")
         if not fields[0].isdigit():
             raise RuntimeError("perf cannot count instructions on this machine")
@@ -200,24 +202,33 @@ def _count_in_all(perf: str, plan_path: Path, hops: int) -> float:
     return (counts[1] - counts[0]) / made
 
 
+def by_function(breakdown: Breakdown) -> collections.Counter[tuple[str, str]]:
+    """Instructions by file and function."""
+    parts: collections.Counter[tuple[str, str]] = collections.Counter()
+    functions: dict[str, list[str]] = {}
+    for (file, line), count in breakdown.cost.items():
+        if file not in functions:
+            path = SOURCES / file
+            is_source = path.suffix in (".pxd", ".pyx") and path.exists()
+            functions[file] = functions_of(path.read_text(encoding="utf-8")) if is_source else []
+        parts[file, functions[file][line] if line < len(functions[file]) else ""] += count
+    return parts
+
+
 def _show(breakdown: Breakdown, line_count: int) -> None:
     hops = breakdown.hops
     sources = {file: SOURCES / file for file, _ in breakdown.cost if (SOURCES / file).suffix in (".pxd", ".pyx")}
     texts = {file: path.read_text(encoding="utf-8").splitlines() for file, path in sources.items() if path.exists()}
-    functions = {file: functions_of("\n".join(text)) for file, text in texts.items()}
     rooms: collections.Counter[str] = collections.Counter()
-    parts: collections.Counter[tuple[str, str]] = collections.Counter()
-    for (file, line), count in breakdown.cost.items():
+    for (file, _), count in breakdown.cost.items():
         rooms[file] += count
-        known = file in functions and line < len(functions[file])
-        parts[file, functions[file][line] if known else ""] += count
     print(f"{sum(rooms.values()) / hops:.1f} instructions per hop, over {hops} hops")
     print("\nby room")
     for room, count in rooms.most_common():
         if count / hops >= 0.05:
             print(f"{count / hops:8.1f}  {room}")
     print("\nby function")
-    for (room, function), count in parts.most_common(line_count):
+    for (room, function), count in by_function(breakdown).most_common(line_count):
         print(f"{count / hops:8.1f}  {room} {function}")
     print("\nby line")
     for (file, line), count in breakdown.cost.most_common(line_count):

@@ -16,6 +16,7 @@ US = 10**6
 
 LEAF_SPINE = {"kind": "leaf-spine", "leaves": 8, "hosts_per_leaf": 16, "spines": 16}
 FAT_TREE = {"kind": "fat-tree", "k": 16}
+LARGE_FAT_TREE = {"kind": "fat-tree", "k": 32}
 SMALL_LEAF_SPINE = {"kind": "leaf-spine", "leaves": 4, "hosts_per_leaf": 4, "spines": 4}
 SMALL_FAT_TREE = {"kind": "fat-tree", "k": 4}
 
@@ -51,7 +52,8 @@ class Case:
 
 
 def _case(workload: str, hosts: int, cc: str, warm_us: int, stop_us: int, what: str) -> Case:
-    fabric, small = (LEAF_SPINE, SMALL_LEAF_SPINE) if hosts == 128 else (FAT_TREE, SMALL_FAT_TREE)
+    fabric = {128: LEAF_SPINE, 1024: FAT_TREE, 8192: LARGE_FAT_TREE}[hosts]
+    small = SMALL_LEAF_SPINE if hosts == 128 else SMALL_FAT_TREE
     suffix = "-no-cc" if cc == "none" and workload == "congested" else ""
     return Case(f"{workload}{suffix}-{hosts}", what, workload, fabric, small, cc, warm_us, stop_us)
 
@@ -66,12 +68,15 @@ CASES: dict[str, Case] = {
     for case in (
         _case("clean", 128, "dcqcn", 50, 1050, _CLEAN),
         _case("clean", 1024, "dcqcn", 20, 120, _CLEAN),
+        _case("clean", 8192, "dcqcn", 15, 45, _CLEAN),
         _case("congested", 128, "dcqcn", 100, 1600, _CONGESTED),
         _case("congested", 1024, "dcqcn", 50, 200, _CONGESTED),
+        _case("congested", 8192, "dcqcn", 30, 60, _CONGESTED),
         _case("congested", 128, "none", 100, 1100, _NO_CC),
         _case("congested", 1024, "none", 50, 150, _NO_CC),
         _case("incast", 128, "dcqcn", 200, 20_200, _INCAST),
         _case("incast", 1024, "dcqcn", 200, 2_700, _INCAST),
+        _case("incast", 8192, "dcqcn", 100, 400, _INCAST),
     )
 }
 """All cases, by name."""

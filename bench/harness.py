@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class MeteredEngine:
         """Make the engine."""
         self.engine = Engine(plan, **options)
         self.run_cpu_seconds = 0.0
+        self.run_seconds = 0.0
         self.drain_cpu_seconds = 0.0
         self.begin_cpu_seconds = 0.0
         self.end_cpu_seconds = 0.0
@@ -68,7 +70,7 @@ class MeteredEngine:
             self._first_hops, self._first_events = engine.packet_hops, engine.events
         if self._warm and self.begin_cpu_seconds == 0.0:
             self.begin_cpu_seconds = cpu_seconds()
-        before = cpu_seconds()
+        before, begun = cpu_seconds(), time.perf_counter()
         if not self._warm and stop_ps > self._warm_ps:
             state = int(engine.run(self._warm_ps, budget))
             # For the caller this is not where it asked to stop.
@@ -76,6 +78,7 @@ class MeteredEngine:
         state = int(engine.run(stop_ps, budget))
         if self._warm:
             self.run_cpu_seconds += cpu_seconds() - before
+            self.run_seconds += time.perf_counter() - begun
             self.hops = engine.packet_hops - self._first_hops
             self.events = engine.events - self._first_events
         return state
@@ -94,7 +97,7 @@ class MeteredEngine:
         self.end_cpu_seconds = cpu_seconds()
 
 
-def run_once(name: str, *, smoke: bool = False, trace: str = "default") -> dict[str, Any]:
+def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads: int = 1) -> dict[str, Any]:
     """Run a case here and write its traces into a directory that is removed.
 
     Parameters
@@ -105,6 +108,8 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default") -> dict[
         At the size that the test suite runs.
     trace
         A key of `fabemu.simulate.TRACE_LEVELS`: what is written.
+    threads
+        Most threads that may step the engine.
 
     Raises
     ------
@@ -124,7 +129,7 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default") -> dict[
         return made[0]
 
     with tempfile.TemporaryDirectory(prefix="fabemu-bench-") as directory:
-        run = Simulation(scenario, compiled, output=Path(directory) / "run", engine=metered).run()
+        run = Simulation(scenario, compiled, output=Path(directory) / "run", engine=metered, threads=threads).run()
         close_cpu = cpu_seconds() - made[0].end_cpu_seconds
         totals, digest = run.info["totals"], run.info["digest"]
         table_bytes = sum(path.stat().st_size for path in run.directory.glob("*.arrow"))
@@ -136,6 +141,8 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default") -> dict[
         "name": name,
         "smoke": smoke,
         "trace": trace,
+        "threads": threads,
+        "hops_by_threads": run.info["hops_by_threads"],
         "hosts": compiled.plan.host_count,
         "digest": digest,
         "totals": totals,
@@ -144,6 +151,8 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default") -> dict[
         "events_per_hop": engine.events / max(1, engine.hops),
         "compile_cpu_seconds": compile_cpu,
         "run_cpu_seconds": engine.run_cpu_seconds,
+        "run_seconds": engine.run_seconds,
+        "hops_per_second": engine.hops / max(engine.run_seconds, 1e-9),
         "drain_cpu_seconds": engine.drain_cpu_seconds,
         "record_cpu_seconds": engine.end_cpu_seconds - engine.begin_cpu_seconds - engine_cpu,
         "close_cpu_seconds": close_cpu,
@@ -160,7 +169,7 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default") -> dict[
     }
 
 
-def measure(name: str, *, repeats: int, warm_ups: int, smoke: bool = False) -> dict[str, Any]:
+def measure(name: str, *, repeats: int, warm_ups: int, smoke: bool = False, threads: int = 1) -> dict[str, Any]:
     """Run a case in fresh processes: medians of the repeats after the warm-ups.
 
     Raises
@@ -168,15 +177,26 @@ def measure(name: str, *, repeats: int, warm_ups: int, smoke: bool = False) -> d
     RuntimeError
         A repeat failed, or computed something else than the ones before.
     """
-    runs = [in_fresh_process(name, smoke=smoke) for _ in range(warm_ups + repeats)]
+    runs = [in_fresh_process(name, smoke=smoke, threads=threads) for _ in range(warm_ups + repeats)]
     result = median_of(runs[warm_ups:])
     speeds = [run["hops_per_cpu_second"] for run in runs[warm_ups:]]
     return result | {"repeats": repeats, "spread": (max(speeds) - min(speeds)) / statistics.median(speeds)}
 
 
-def in_fresh_process(name: str, *, smoke: bool = False, trace: str = "default") -> dict[str, Any]:
+def in_fresh_process(name: str, *, smoke: bool = False, trace: str = "default", threads: int = 1) -> dict[str, Any]:
     """What `run_once` gives, of a process that does nothing else; raises RuntimeError if it fails."""
-    command = [sys.executable, "-m", "bench", "--once", "--trace", trace, *(["--smoke"] if smoke else []), name]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "--once",
+        "--trace",
+        trace,
+        "--threads",
+        str(threads),
+        *(["--smoke"] if smoke else []),
+        name,
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in (str(ROOT), *sys.path) if path)}
     child = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if child.returncode != 0:

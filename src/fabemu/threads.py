@@ -19,7 +19,13 @@ TRIAL_CALLS = 4
 """Calls of the engine that are timed with either number of threads."""
 
 PATIENCE_CALLS = 2, 256
-"""Calls before the first trial, and between two when nothing is gained by them; it doubles from one to the next."""
+"""Calls before the first trial, and between two when nothing is gained by them; four times as many after each."""
+
+PATIENCE_SECONDS = 0.05
+"""Time of a call after which several threads give up."""
+
+HOPS_PER_WINDOW = 64
+"""Packet hops in a window below which nothing else is tried: some microseconds of work, the price of a meeting."""
 
 GAIN = 1.05
 """How much faster another number of threads must be to be taken."""
@@ -63,9 +69,9 @@ def allowed_threads(asked: int | None) -> int:
 class Threads:
     """Steps an engine with one thread, or with more when that is faster.
 
-    Every now and then twice or half as many are tried for some calls, and taken if they are faster. So a run whose
-    windows hold little work stays with one, and so does one whose other cores are busy. Which of them it is, and who
-    steps which device, makes no difference to results.
+    Every now and then twice or half as many are tried for some calls, and taken if they are faster; where windows hold
+    next to nothing it is not even tried. So a run whose windows are too small stays with one thread, and so does one
+    whose other cores are busy. Which of them it is, and who steps which device, makes no difference to results.
 
     Parameters
     ----------
@@ -106,12 +112,14 @@ class Threads:
     def run(self, stop_ps: int, budget: int) -> int:
         """Call ``engine.run`` with a budget for each thread, and learn from how long it takes."""
         engine = self._engine
-        hops, begun = engine.packet_hops, self._clock()
-        status = engine.run(stop_ps, budget * self.count)
+        hops, windows, begun = engine.packet_hops, engine.windows, self._clock()
+        status = engine.run(stop_ps, budget * self.count, PATIENCE_SECONDS)
         seconds, hops = self._clock() - begun, engine.packet_hops - hops
         self.hops[self.count] = self.hops.get(self.count, 0) + hops
-        if self._most > 1 and status == _RUNNING and hops >= budget // 2 and seconds > 0:
-            self._learn(hops / seconds)
+        if self._most > 1 and status == _RUNNING and seconds > 0:
+            windows = (engine.windows - windows) % 2**32
+            if self.count > 1 or hops >= max(budget // 2, HOPS_PER_WINDOW * windows):
+                self._learn(hops / seconds)
         return int(status)
 
     def _learn(self, speed: float) -> None:
@@ -122,7 +130,7 @@ class Threads:
         self._speeds.append(speed)
         self._calls += 1
         if self._before is not None:
-            if len(self._speeds) == TRIAL_CALLS:
+            if len(self._speeds) == TRIAL_CALLS or speed < 0.5 * self._before[1]:
                 self._judge(*self._before)
         elif self._calls >= self._patience and len(self._speeds) >= min(TRIAL_CALLS, self._patience):
             self._try_other()
@@ -146,7 +154,7 @@ class Threads:
             self._calls = 0
             return
         self._upward = not self._upward
-        self._patience = min(2 * self._patience, PATIENCE_CALLS[1])
+        self._patience = min(4 * self._patience, PATIENCE_CALLS[1])
         self._use(count)
 
     def _use(self, count: int) -> None:

@@ -122,7 +122,9 @@ class FakeEngine:
 
     is_deadlocked = False
 
-    def run(self, stop_ps, budget):
+    windows = 0
+
+    def run(self, stop_ps, budget, patience_s=1e9):
         self.calls += 1
         if self.error_at == self.calls:
             raise MemoryError

@@ -24,10 +24,14 @@ class StubEngine:
     def __init__(self, speed, nodes):
         self.speed, self.seconds, self.packet_hops, self.threads = speed, 0.0, 0, 1
         self.shares = []
+        self.windows, self.hops_per_window = 2**32 - 5, 1_000
 
-    def run(self, stop_ps, budget):
-        self.packet_hops += budget
-        self.seconds += budget / self.speed(self.threads, self.seconds)
+    def run(self, stop_ps, budget, patience_s):
+        speed = self.speed(self.threads, self.seconds)
+        hops = int(min(budget, patience_s * speed)) if self.threads > 1 else budget
+        self.packet_hops += hops
+        self.windows += max(1, int(hops / self.hops_per_window))
+        self.seconds += hops / speed
         return 0
 
     def share(self, owners):
@@ -89,6 +93,25 @@ def test_a_core_that_is_taken_away_and_given_back_is_noticed():
         assert stepped.count == count or engine.shares[-2] == count, f"{until} s"
 
 
+def test_threads_that_wait_for_a_lost_core_cost_little():
+    """A thousand times slower: no call may last, and trials must become rare."""
+    engine, stepped = ran(lambda count, _: 1e6 if count == 1 else 1e3, 2, 1_000)
+    assert stepped.hops[1] / 1e6 > 0.97 * engine.seconds
+
+
+def test_windows_that_hold_next_to_nothing_are_left_to_one_thread():
+    engine = StubEngine(lambda count, _: 1e6 * count, PLAN.node_count)
+    engine.hops_per_window = 40
+    stepped = Threads(engine, PLAN, 2, engine.clock)
+    for _ in range(200):
+        stepped.run(10**12, 200_000)
+    assert engine.shares == []
+    engine.hops_per_window = 100
+    for _ in range(200):
+        stepped.run(10**12, 200_000)
+    assert stepped.count == 2
+
+
 def test_a_short_run_starts_no_threads():
     engine, stepped = ran(lambda count, _: 1e6, 4, PATIENCE_CALLS[0] - 1)
     assert engine.shares == []
@@ -99,7 +122,7 @@ def test_calls_that_end_early_are_not_timed():
     engine = StubEngine(lambda count, _: 1e6, PLAN.node_count)
     stepped = Threads(engine, PLAN, 2, engine.clock)
     for _ in range(10 * TRIAL_CALLS):
-        engine.run = lambda stop_ps, budget: 1
+        engine.run = lambda stop_ps, budget, patience_s: 1
         assert stepped.run(10**12, 200_000) == 1
     assert engine.shares == []
 
@@ -153,6 +176,7 @@ def test_every_table_has_the_same_bytes_at_any_number_of_threads(name, changes, 
     """With trials all the time, so that devices change hands again and again."""
     monkeypatch.setattr(threads, "PATIENCE_CALLS", (1, 1))
     monkeypatch.setattr(threads, "TRIAL_CALLS", 1)
+    monkeypatch.setattr(threads, "HOPS_PER_WINDOW", 0)
     monkeypatch.setattr(threads, "cores", lambda: 4)
     monkeypatch.setattr(simulate, "BUDGET_HOPS", 500)
     runs = [

@@ -15,6 +15,7 @@ cdef extern from *:
     #include <signal.h>
     #include <stdint.h>
     #include <stdlib.h>
+    #include <time.h>
 
     enum { FABEMU_STEP, FABEMU_REST, FABEMU_LEAVE };
     /* About ten microseconds: a window is over by then, or the other thread has lost its core. */
@@ -58,6 +59,13 @@ cdef extern from *:
             else
                 sched_yield();
         }
+    }
+
+    static inline double fabemu_seconds(void)
+    {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     }
 
     static void* fabemu_serve(void* argument)
@@ -163,6 +171,7 @@ cdef extern from *:
         ORDER_REST "FABEMU_REST"
     ctypedef struct crew_t "fabemu_crew":
         int32_t size
+    double crew_seconds "fabemu_seconds"() noexcept nogil
     crew_t* crew_new "fabemu_crew_new"(void* engine, void (*step)(void*, int32_t) noexcept nogil,
                                        int32_t size) noexcept nogil
     void crew_end "fabemu_crew_end"(crew_t* crew) noexcept nogil

@@ -481,7 +481,7 @@ cdef class Engine:
         arena_free(&e.arena)
         free(e)
 
-    def run(self, stop_ps, budget):
+    def run(self, stop_ps, budget, double patience_s=1e9):
         """Step until `stop_ps` or for about `budget` packet hops, without the GIL.
 
         Parameters
@@ -490,6 +490,8 @@ cdef class Engine:
             Simulated time before which events run, ps.
         budget : int
             Packet hops after which to return; checked at window edges.
+        patience_s : float
+            Seconds after which several threads return before that; checked at window edges. One does not.
 
         Returns
         -------
@@ -518,11 +520,16 @@ cdef class Engine:
             elif e.by_heap:
                 status = run_heap(e, stop, limit)
             else:
-                status = run_windows(e, stop, limit)
+                status = run_windows(e, stop, limit, patience_s)
         self.last_status = status
         if e.fault.code == FAULT_MEMORY:
             raise EngineMemoryError("the engine ran out of memory")
         return status
+
+    @property
+    def windows(self):
+        """Windows that have been stepped so far, modulo 2^32."""
+        return self.e.turn
 
     @property
     def now_ps(self):

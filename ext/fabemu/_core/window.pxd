@@ -30,7 +30,7 @@ from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_append
 from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag
-from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss
+from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss, crew_seconds
 from .mail cimport mail_clear, mail_read, mail_write
 from .watch cimport watch_can_act, watch_is_work, watch_set_key
 from .watchdog cimport watchdog_poll
@@ -607,8 +607,11 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     return RUNNING
 
 
-cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit) noexcept nogil:
-    """Step until `stop_ps`, until `hop_limit` packet hops in all, or until nothing is left."""
+cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit, double patience_s) noexcept nogil:
+    """Step until `stop_ps`, until `hop_limit` packet hops in all, or until nothing is left.
+
+    Several threads give up after `patience_s`: where one has lost its core they wait for it, window by window.
+    """
     cdef worker_t* w = e.worker
     cdef int64_t rounds = 0
     cdef int32_t index
@@ -616,6 +619,7 @@ cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit) no
     for index in range(e.crew_size):
         e.workers[index].next_index = window_next(e, e.workers[index])
     if e.crew_size > 1:
+        patience_s += crew_seconds()
         crew_call(e)
     while status == RUNNING:
         # Windows that hold nothing but timers use up the budget too.
@@ -629,6 +633,8 @@ cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit) no
             crew_begin(e)
             window_step(e, w)
             crew_await(e)
+            if unlikely(crew_seconds() > patience_s):
+                rounds = ROUNDS_MAX
         else:
             window_step(e, w)
         if unlikely(e.fault.code != FAULT_NONE):

@@ -87,7 +87,7 @@ class MeteredEngine:
         """Take the records."""
         before = cpu_seconds()
         records: Mapping[str, np.ndarray] = self.engine.drain()
-        if self._warm:
+        if self._warm and self.end_cpu_seconds == 0.0:
             self.drain_cpu_seconds += cpu_seconds() - before
         return records
 

@@ -116,9 +116,8 @@ cdef inline bint ready_less(const ready_t* a, const ready_t* b) noexcept nogil:
     return a.ready_ps < b.ready_ps or (a.ready_ps == b.ready_ps and a.qp < b.qp)
 
 
-cdef inline void ready_sift_down(ready_heap_t* heap, ready_t entry) noexcept nogil:
-    """Put `entry` where the top was."""
-    cdef int32_t index = 0
+cdef inline void ready_sift_down_from(ready_heap_t* heap, int32_t index, ready_t entry) noexcept nogil:
+    """Put `entry` at a free place, or below it."""
     cdef int32_t child
     while True:
         child = 2 * index + 1
@@ -133,6 +132,11 @@ cdef inline void ready_sift_down(ready_heap_t* heap, ready_t entry) noexcept nog
     heap.entries[index] = entry
 
 
+cdef inline void ready_sift_down(ready_heap_t* heap, ready_t entry) noexcept nogil:
+    """Put `entry` where the top was."""
+    ready_sift_down_from(heap, 0, entry)
+
+
 cdef inline void ready_pop(ready_heap_t* heap) noexcept nogil:
     heap.count -= 1
     if heap.count > 0:
@@ -140,25 +144,25 @@ cdef inline void ready_pop(ready_heap_t* heap) noexcept nogil:
 
 
 cdef inline void ready_remove(ready_heap_t* heap, int32_t qp) noexcept nogil:
-    """Take the entry of one QP out, wherever it is: re-insert what followed it."""
-    cdef int32_t index, parent, position
+    """Take the entry of one QP out, wherever it is; the last one takes its place."""
+    cdef int32_t index = 0
+    cdef int32_t parent
     cdef ready_t entry
-    cdef int32_t kept = 0
-    for index in range(heap.count):
-        if heap.entries[index].qp != qp:
-            heap.entries[kept] = heap.entries[index]
-            kept += 1
-    heap.count = kept
-    for index in range(1, kept):
-        entry = heap.entries[index]
-        position = index
-        while position > 0:
-            parent = (position - 1) >> 1
-            if not ready_less(&entry, &heap.entries[parent]):
-                break
-            heap.entries[position] = heap.entries[parent]
-            position = parent
-        heap.entries[position] = entry
+    while index < heap.count and heap.entries[index].qp != qp:
+        index += 1
+    if unlikely(index == heap.count):
+        return
+    heap.count -= 1
+    if index == heap.count:
+        return
+    entry = heap.entries[heap.count]
+    while index > 0:
+        parent = (index - 1) >> 1
+        if not ready_less(&entry, &heap.entries[parent]):
+            break
+        heap.entries[index] = heap.entries[parent]
+        index = parent
+    ready_sift_down_from(heap, index, entry)
 
 
 cdef inline void ready_push(engine_t* e, worker_t* w, ready_heap_t* heap, ps_t ready_ps, int32_t qp,

@@ -15,7 +15,7 @@ from .memory cimport pointer, zeroed
 from .options cimport options_map_class
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, pause_t, port_t, queue_t, switch_t
-from .pfc cimport pause_cut_rows, pause_row, pfc_silence
+from .pfc cimport pause_cut_rows, pause_of, pause_row, pfc_silence
 from .receiver cimport host_receiver_rate, host_storm
 from .stats cimport drop_record, port_touch, stats_paused
 from .switch cimport switch_flush
@@ -109,8 +109,9 @@ cdef inline void link_down(engine_t* e, worker_t* w, int32_t port_id, ps_t now) 
             port_touch(e, w, port_id)
             if e.watches != NULL:
                 watch_changed(e, w, port.node, first + klass, now)
-        pause_break_off(e, w, &e.pauses[2 * (first + klass) + 1], port_id, klass, now)
-        pause_break_off(e, w, &e.pauses[2 * (first + klass)], port_id, klass, now)
+        if (e.plan.lossless_mask >> klass) & 1:
+            pause_break_off(e, w, pause_of(e, port_id, klass) + 1, port_id, klass, now)
+            pause_break_off(e, w, pause_of(e, port_id, klass), port_id, klass, now)
         if is_switch and (port.xoff_mask >> klass) & 1:
             e.switches[port.node - e.plan.host_count].xoff_count -= 1
     port.xoff_mask = 0

@@ -5,14 +5,16 @@ Invariant queue bytes equal the frames that wait; the shared pool equals the sum
           above its
           size; a port's next event is never later than what it holds.
 """
-from .types cimport (int32_t, int64_t, uint32_t, FAULT_NONE, FAULT_POOL, FAULT_QUEUE, FAULT_RELEASE)
+from .types cimport int32_t, int64_t, FAULT_NONE, FAULT_POOL, FAULT_QUEUE, FAULT_RELEASE
+from .packet cimport packet_t
+from .queue cimport queue_after
 from .state cimport engine_t, port_t, queue_t, switch_t
 
 
 cdef inline void check_device(engine_t* e, int32_t node) noexcept nogil:
     """Walk the state of one device; the first broken promise becomes the fault of the run."""
     cdef int32_t port_id, klass
-    cdef uint32_t position
+    cdef const packet_t* packet
     cdef int64_t waiting
     cdef int64_t pool = 0
     cdef const port_t* port
@@ -26,12 +28,12 @@ cdef inline void check_device(engine_t* e, int32_t node) noexcept nogil:
         for klass in range(e.plan.class_count):
             queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
             waiting = 0
-            position = queue.head
-            while position != queue.tail:
-                waiting += queue.buffer[position & queue.mask].size
-                position += 1
+            packet = queue.first
+            while packet != NULL:
+                waiting += packet.size
+                packet = queue_after(queue, packet)
             if waiting != queue.bytes or (
-                    node >= e.plan.host_count and (queue.head != queue.tail) != ((port.waiting_mask >> klass) & 1)):
+                    node >= e.plan.host_count and (queue.first != NULL) != ((port.waiting_mask >> klass) & 1)):
                 check_fault(e, FAULT_QUEUE, node, port_id)
             if (queue.reserved_used_bytes | queue.shared_used_bytes | queue.headroom_used_bytes) < 0:
                 check_fault(e, FAULT_RELEASE, node, port_id)

@@ -205,10 +205,10 @@ cdef inline void creation_switch_transmit(engine_t* e, worker_t* w, creation_t* 
     for step in range(1, count + 1):
         klass = (<int32_t>port.last_class - step + count) % count
         queue = &e.queues[<int64_t>port_id * count + klass]
-        if queue.head == queue.tail or queue.pause_until_ps > now:
+        if queue.first == NULL or queue.pause_until_ps > now:
             continue
         port.last_class = <uint8_t>klass
-        packet = &queue.buffer[queue.head & queue.mask]
+        packet = queue.first
         ingress_id = first_port + packet.ingress
         if switch_dequeue(e, w, mmu, first_port, port, port_id, klass, queue, now):
             pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)

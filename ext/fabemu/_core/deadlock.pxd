@@ -12,6 +12,8 @@ from .credit cimport credit_blocks, credit_limits, credit_suffices
 from .link cimport link_enters_switch, link_peer
 from .mmu cimport mmu_threshold_of
 from .packet cimport packet_t, packet_class
+from .pfc cimport pause_of
+from .queue cimport queue_after
 from .trace cimport event_record
 from .watch cimport WATCHDOG_ALERT
 
@@ -21,14 +23,14 @@ cdef inline int64_t waiting_bytes(const engine_t* e, int32_t port_id, int32_t kl
     """What the frames of a PG that wait at one egress port come to, each rounded up to whole units."""
     cdef const queue_t* queue = &e.queues[<int64_t>egress_id * e.plan.class_count + klass]
     cdef int32_t local = e.ports[port_id].local
-    cdef uint32_t position = queue.head
+    cdef const packet_t* packet = queue.first
     cdef int64_t total = 0
     if unit == 1 and (e.plan.lossless_mask >> klass) & 1:
         return e.queues[<int64_t>port_id * e.plan.class_count + klass].held[e.ports[egress_id].local]
-    while position != queue.tail:
-        if queue.buffer[position & queue.mask].ingress == local:
-            total += (queue.buffer[position & queue.mask].size + unit - 1) // unit * unit
-        position += 1
+    while packet != NULL:
+        if packet.ingress == local:
+            total += (packet.size + unit - 1) // unit * unit
+        packet = queue_after(queue, packet)
     return total
 
 
@@ -104,14 +106,13 @@ cdef inline bint more_can_come(const engine_t* e, int32_t port_id, int32_t klass
 
 cdef inline int64_t head_bytes(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
     """Size of the frame that an egress queue would send next."""
-    cdef const queue_t* queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
-    return queue.buffer[queue.head & queue.mask].size
+    return e.queues[<int64_t>port_id * e.plan.class_count + klass].first.size
 
 
 cdef inline bint is_held_up(const engine_t* e, int32_t port_id, int32_t klass, ps_t now) noexcept nogil:
     """Whether a queue with frames lacks credits, or is paused by a standing XOFF and no watchdog will free it."""
     cdef const port_t* port = &e.ports[port_id]
-    cdef const pause_t* pause = &e.pauses[2 * (<int64_t>link_peer(e, port) * e.plan.class_count + klass)]
+    cdef const pause_t* pause = pause_of(e, link_peer(e, port), klass)
     cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
     if credit_limits(e, port_id):
         return not credit_suffices(e, port, port_id, klass, head_bytes(e, port_id, klass))

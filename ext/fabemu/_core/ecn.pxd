@@ -9,16 +9,19 @@ from .rng cimport ecn_hash
 from .state cimport engine_t, queue_t
 
 
-cdef inline bint ecn_marks(const engine_t* e, queue_t* queue, int64_t port, int64_t klass) noexcept nogil:
-    """Decide for one data frame that leaves; queue.bytes excludes it."""
-    cdef uint64_t count = queue.ecn_count
+cdef inline bint ecn_draws(const engine_t* e, const queue_t* queue, int64_t port, int64_t klass, int64_t bytes,
+                           uint64_t count) noexcept nogil:
+    """Decide for the `count`-th data frame that leaves, with `bytes` behind it: more than kmin."""
     cdef uint64_t draw
-    queue.ecn_count = count + 1
-    if queue.bytes <= queue.kmin_bytes:
-        return False
-    if queue.bytes > queue.kmax_bytes:
+    if bytes > queue.kmax_bytes:
         return True
     draw = ecn_hash(e.plan.seed, <uint64_t>port, <uint64_t>klass, count) >> 32
     return (draw * <uint64_t>(queue.kmax_bytes - queue.kmin_bytes)
             < <uint64_t>e.plan.pq_pmax_q32[port * e.plan.class_count + klass]
-            * <uint64_t>(queue.bytes - queue.kmin_bytes))
+            * <uint64_t>(bytes - queue.kmin_bytes))
+
+
+cdef inline bint ecn_marks(const engine_t* e, queue_t* queue, int64_t port, int64_t klass) noexcept nogil:
+    """Decide for one data frame that leaves; queue.bytes excludes it."""
+    queue.ecn_count += 1
+    return queue.bytes > queue.kmin_bytes and ecn_draws(e, queue, port, klass, queue.bytes, queue.ecn_count - 1)

@@ -22,7 +22,7 @@ from .memory cimport arena_free, pointer, times, zeroed, zeroed_bytes
 from .nic_send cimport frame_bytes_of
 from .options cimport options_init
 from .packet cimport packet_t
-from .pfc cimport pause_row
+from .pfc cimport pause_of, pause_row
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_t
 from .rng cimport fold64
@@ -344,7 +344,9 @@ cdef class Engine:
         # Behind the ports: those that stand for ports of another worker's devices.
         e.ports = <port_t*>zeroed(&e.arena, p.port_count, sizeof(port_t), p.port_count if threads > 1 else 0)
         e.queues = <queue_t*>zeroed(&e.arena, queue_count, sizeof(queue_t))
-        e.pauses = <pause_t*>zeroed(&e.arena, 2 * queue_count, sizeof(pause_t))
+        e.pauses = <pause_t*>zeroed(&e.arena, 2 * p.port_count * e.lossless_count, sizeof(pause_t))
+        for index in range(<int64_t>2 * p.port_count * e.lossless_count):
+            e.pauses[index].xoff_ps = -1
         e.pendings = <pending_queue_t*>zeroed(&e.arena, p.port_count, sizeof(pending_queue_t))
         e.port_next_ps = times(&e.arena, p.port_count, FOREVER, p.port_count if threads > 1 else 0)
         e.port_touched = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
@@ -365,7 +367,6 @@ cdef class Engine:
             e.pendings[index].mask = <uint32_t>0xffffffff
         for index in range(queue_count):
             queue = &e.queues[index]
-            queue.mask = <uint32_t>0xffffffff
             # Nothing is marked where marking is off; the frames still count.
             queue.kmin_bytes = kmin[index] if p.pq_ecn[index] else FOREVER
             queue.kmax_bytes = kmax[index]
@@ -374,8 +375,6 @@ cdef class Engine:
             queue.alpha_q16 = alpha[index]
             queue.xon_offset_bytes = <uint32_t>min(xon_offset[index], 0xffffffff)
             queue.pause_since_ps = -1
-            e.pauses[2 * index].xoff_ps = -1
-            e.pauses[2 * index + 1].xoff_ps = -1
         e.switches = <switch_t*>zeroed(&e.arena, p.node_count - p.host_count, sizeof(switch_t))
         e.egress_alpha_min_q16 = <int64_t*>zeroed(
             &e.arena, <size_t>(p.node_count - p.host_count) * p.class_count, sizeof(int64_t))
@@ -726,8 +725,10 @@ cdef class Engine:
                 close_interval(e, w, end_ps)
         for port in range(e.plan.port_count):
             for klass in range(e.plan.class_count):
+                if not (e.plan.lossless_mask >> klass) & 1:
+                    continue
                 for index in range(2):
-                    pause = &e.pauses[2 * (<int64_t>port * e.plan.class_count + klass) + 1 - index]
+                    pause = pause_of(e, port, klass) + 1 - index
                     if pause.xoff_ps < 0:
                         continue
                     if pause.start_ps >= 0 and pause.peer_until_ps <= end_ps:
@@ -828,8 +829,8 @@ cdef class Engine:
             shape.port_pairs += <int64_t>e.switches[index].port_count * e.switches[index].port_count
         for index in range(p.port_count):
             rings += (<int64_t><uint32_t>(e.ports[index].mask + 1)) * sizeof(packet_t)
-        for index in range(<int64_t>p.port_count * p.class_count):
-            queues += (<int64_t><uint32_t>(e.queues[index].mask + 1)) * sizeof(packet_t)
+        for index in range(e.worker_count):
+            queues += e.workers[index].block_bytes
         for index in range(p.host_count):
             pools += e.hosts[index].qp_capacity * sizeof(qp_t) + e.hosts[index].rx_capacity * sizeof(rx_t)
             pools += companions_bytes(&e.hosts[index])

@@ -50,7 +50,7 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
         total += zeroed_bytes(s.epoch_count, 1)
     total += zeroed_bytes(mirrored * s.port_count, sizeof(port_t))
     total += zeroed_bytes(queue_count, sizeof(queue_t))
-    total += zeroed_bytes(2 * queue_count, sizeof(pause_t))
+    total += zeroed_bytes(2 * s.port_count * s.lossless_count, sizeof(pause_t))
     total += zeroed_bytes(s.port_count, sizeof(pending_queue_t))
     total += zeroed_bytes(mirrored * s.port_count, sizeof(ps_t))
     # port_touched, pfc_send_mask, pfc_obey_mask, stuck_mask
@@ -90,7 +90,8 @@ cdef inline int64_t footprint_worker(const shape_t* s) noexcept nogil:
     total += 2 * zeroed_bytes(s.widest_ports, sizeof(uint32_t))
     total += zeroed_bytes(s.widest_ports, sizeof(int64_t))
     total += zeroed_bytes(256, sizeof(express_t))
-    total += zeroed_bytes(s.widest_ports, sizeof(bound_t))
+    total += zeroed_bytes(s.widest_ports * s.class_count, sizeof(bound_t))
+    total += zeroed_bytes(s.widest_ports, 1)
     total += zeroed_bytes(4 * s.widest_ports + 64, sizeof(int32_t))
     total += zeroed_bytes(4 * s.widest_ports + 64, sizeof(uint64_t))
     return total

@@ -5,7 +5,7 @@ Invariant arrivals of one link come in order, and a single port needs no order a
           least of five times, and a tie of two goes by class. It leaves the very state that visiting by keys would.
 Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
 """
-from .types cimport int32_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
+from .types cimport int32_t, int64_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
 from .packet cimport packet_t, packet_is_of_link
 from .state cimport engine_t, worker_t, host_t, port_t
 from .wake cimport events_count, wake_at
@@ -27,7 +27,10 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     cdef host_t* host = &e.hosts[node]
     cdef const packet_t* packet = NULL
     cdef ps_t limit_ps = w.limit_ps
-    cdef ps_t now, arrival_ps, deferred_ps
+    cdef ps_t now, arrival_ps, deferred_ps, other_ps
+    cdef ps_t event_ps = 0
+    cdef int64_t arrivals = 0
+    cdef int64_t events = 0
     prefetch(&port.ring[port.head & port.mask])
     prefetch(&port.ring[(port.head + 2) & port.mask])
     prefetch(&port.ring[(port.head + 4) & port.mask])
@@ -42,27 +45,29 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
         deferred_ps = FOREVER
         if unlikely(port.pending_count > 0):
             deferred_ps = pfc_deferred_ps(e, port_id)
+        other_ps = host.timer_key_ps if host.timer_key_ps < host.op_key_ps else host.op_key_ps
+        if unlikely(deferred_ps < other_ps):
+            other_ps = deferred_ps
         now = arrival_ps if arrival_ps < port.kick_ps else port.kick_ps
-        if host.timer_key_ps < now:
-            now = host.timer_key_ps
-        if host.op_key_ps < now:
-            now = host.op_key_ps
-        if deferred_ps < now:
-            now = deferred_ps
+        if other_ps < now:
+            now = other_ps
         if now >= limit_ps:
             break
         if arrival_ps == now and unlikely(packet_is_of_link(packet)):
             port.head += 1
-            w.link_received += 1
-            events_count(w, 1, now)
+            arrivals += 1
+            events += 1
+            event_ps = now
             pfc_receive(e, w, port, port_id, packet, now)
         elif deferred_ps == now:
-            events_count(w, 1, now)
+            events += 1
+            event_ps = now
             pfc_defer_over(e, w, port, port_id, now)
         elif arrival_ps == now:
             port.head += 1
-            w.link_received += 1
-            events_count(w, 1, now)
+            arrivals += 1
+            events += 1
+            event_ps = now
             host_arrival(e, w, node, port_id, packet, now)
         elif host.timer_key_ps == now:
             host_run_timers(e, w, node, now)
@@ -71,13 +76,16 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
         else:
             host_transmit(e, w, node, port_id, now)
             if port.busy_until_ps > now:
-                events_count(w, 1, now)
+                events += 1
+                event_ps = now
         if unlikely(e.fault.code != FAULT_NONE):
             if e.fault.time_ps == 0:
                 e.fault.time_ps = now
                 e.fault.node = node
             break
     w.lone = False
+    w.link_received += arrivals
+    events_count(w, events, event_ps)
     now = arrival_ps if arrival_ps < port.kick_ps else port.kick_ps
     if deferred_ps < now:
         now = deferred_ps

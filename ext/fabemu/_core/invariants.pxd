@@ -7,6 +7,7 @@ from .types cimport int32_t, int64_t, uint32_t, ps_t, KINDS_OF_LINKS, KIND_MASK
 from .mmu cimport mmu_charged
 from .packet cimport packet_t
 from .plan cimport plan_t
+from .queue cimport queue_after
 from .state cimport engine_t, lane_t, queue_t, worker_t
 
 
@@ -48,16 +49,15 @@ cdef inline list invariants_hold(engine_t* e, ps_t now_ps, bint has_drained, bin
         for klass in range(p.class_count):
             queue = &e.queues[port * p.class_count + klass]
             total = 0
-            position = queue.head
-            while position != queue.tail:
-                packet = &queue.buffer[position & queue.mask]
+            packet = queue.first
+            while packet != NULL:
                 total += packet.size
                 queued += 1
                 node = e.ports[port].node
                 if node >= p.host_count:
                     held[(p.node_port_start[node] + packet.ingress) * p.class_count + klass] += (
                         mmu_charged(&e.switches[node - p.host_count], packet.size))
-                position += 1
+                packet = queue_after(queue, packet)
             queued_bytes += total
             if total != queue.bytes:
                 wrong_queue.append((port, klass))

@@ -156,11 +156,13 @@ cdef struct burst_t:
     uint32_t mask
     uint32_t head
     uint32_t tail
-    int32_t count
+    uint32_t first                # tail when it was opened
+    uint32_t ps_per_byte
+    int32_t overhead_bytes
     int64_t bytes
+    ps_t delay_ps
     ps_t busy_until_ps
     ps_t busy_ps
-    ps_t first_arrival_ps
     ps_t start_ps                 # of the last transmission
     uint64_t digest
 
@@ -173,27 +175,32 @@ cdef inline void burst_open(engine_t* e, burst_t* burst, port_t* port) noexcept 
     burst.mask = burst.receiver.mask
     burst.head = burst.receiver.head
     burst.tail = burst.receiver.tail
-    burst.count = 0
+    burst.first = burst.tail
+    burst.ps_per_byte = port.ps_per_byte
+    burst.overhead_bytes = e.plan.wire_overhead_bytes
     burst.bytes = 0
+    burst.delay_ps = port.delay_ps
     burst.busy_until_ps = port.busy_until_ps
     burst.busy_ps = 0
-    burst.first_arrival_ps = 0
     burst.start_ps = 0
     burst.digest = port.digest
 
 
 cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t port_id, const packet_t* packet,
-                            uint8_t marked, ps_t now) noexcept nogil:
-    """Put a copy of the packet on the wire, with more flags."""
-    cdef int64_t size = packet.size
-    cdef ps_t wire_ps = link_wire_ps(&e.plan, burst.port, size)
+                            uint32_t shape, uint32_t marked, ps_t now) noexcept nogil:
+    """Put a copy of the packet on the wire, with more flags; `shape` is its packet_shape."""
+    cdef int64_t size = shape & 0xffff
+    cdef ps_t wire_ps
     cdef packet_t* place
+    if likely(burst.ps_per_byte != 0):
+        wire_ps = (size + burst.overhead_bytes) * <int64_t>burst.ps_per_byte
+    else:
+        wire_ps = link_wire_ps(&e.plan, burst.port, size)
     if unlikely(now < burst.busy_until_ps):
         e.fault.code = FAULT_BUSY
         e.fault.time_ps = now
         e.fault.node = burst.port.node
         e.fault.port = port_id
-        return
     if unlikely(burst.tail - burst.head == burst.mask + 1):
         if not link_grow(e, w, burst.port.peer, burst.head):
             return
@@ -203,17 +210,14 @@ cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t po
     burst.busy_ps += wire_ps
     place = &burst.ring[burst.tail & burst.mask]
     memcpy(place, packet, sizeof(packet_t))
-    place.flags |= marked
-    place.time_ps = burst.busy_until_ps + burst.port.delay_ps
+    place.time_ps = burst.busy_until_ps + burst.delay_ps
+    if marked:
+        place.flags |= <uint8_t>marked
     # Read from where the packet was: a wide load of what was just stored in parts would wait for it.
-    burst.digest = link_digest(burst.digest, packet_words(packet.qp, packet.psn), packet_shape(
-        packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
+    burst.digest = link_digest(burst.digest, packet_words(packet.qp, packet.psn), shape | marked << 24, now)
     if unlikely(e.link_watch):
         link_look(e, w, burst.port, port_id, place, now)
-    if burst.count == 0:
-        burst.first_arrival_ps = place.time_ps
     burst.tail += 1
-    burst.count += 1
     burst.bytes += size
     burst.start_ps = now
 
@@ -221,15 +225,16 @@ cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t po
 cdef inline void burst_close(engine_t* e, worker_t* w, burst_t* burst) noexcept nogil:
     """Publish what was sent and give the port its state back."""
     cdef port_t* port = burst.port
-    if burst.count == 0:
+    cdef uint32_t count = burst.tail - burst.first
+    if count == 0:
         return
     port.busy_until_ps = burst.busy_until_ps
     port.busy_ps += burst.busy_ps
     port.digest = burst.digest
-    port.hops += burst.count
+    port.hops += count
     port.sent_bytes += burst.bytes
-    w.link_sent += burst.count
-    w.packet_hops += burst.count
+    w.link_sent += count
+    w.packet_hops += count
     w.last_hop_ps = burst.start_ps
     burst.receiver.tail = burst.tail
-    link_announce(e, w, port, burst.first_arrival_ps)
+    link_announce(e, w, port, burst.ring[burst.first & burst.mask].time_ps)

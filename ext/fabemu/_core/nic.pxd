@@ -5,7 +5,7 @@ Invariant a port that has something to send has its next choice set.
 Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 """
 from libc.stdlib cimport free
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, ps_t, ctz, unlikely, FOREVER, KIND_CNP, KIND_CORRUPT,
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, ps_t, ctz, likely, unlikely, FOREVER, KIND_CNP, KIND_CORRUPT,
                      KIND_DATA, KIND_READ, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SEND, STATUS_FAILED,
                      STATUS_POSTED, VERB_READ)
 from .packet cimport packet_t, packet_class
@@ -183,6 +183,47 @@ cdef inline ps_t outbox_next_ps(const outbox_t* box, const queue_t* queue, ps_t 
     return next_ps
 
 
+cdef inline void host_send_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int32_t klass,
+                                outbox_t* box, ps_t now) noexcept nogil:
+    """Send a packet of the QP that is first in a ready heap."""
+    cdef host_t* host = &e.hosts[node]
+    cdef ready_t top = box.ready.entries[0]
+    cdef qp_t* q = &host.qps[top.slot]
+    nic_send_data(e, w, node, port, port_id, klass, top.slot, now)
+    if qp_sendable(q):
+        top.ready_ps = q.next_send_ps
+        ready_sift_down(&box.ready, top)
+    else:
+        q.in_heap = 0
+        ready_pop(&box.ready)
+        if unlikely(q.mode == MODE_READ):
+            read_sent(e, host, top.slot)
+
+
+cdef inline void host_transmit_class(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id,
+                                     int32_t klass, ps_t now) noexcept nogil:
+    """host_transmit at a port where one class alone may have anything to send, and no credits are needed."""
+    cdef outbox_t* box = &e.outboxes[<int64_t>port_id * e.plan.class_count + klass]
+    cdef ps_t pause_until_ps = e.queues[<int64_t>port_id * e.plan.class_count + klass].pause_until_ps
+    cdef ps_t next_ps
+    if port.busy_until_ps <= now and pause_until_ps <= now:
+        if box.control.head != box.control.tail:
+            nic_send_control(e, w, port, port_id, &box.control, now)
+        elif box.ready.count > 0 and box.ready.entries[0].ready_ps <= now:
+            host_send_data(e, w, node, port, port_id, klass, box, now)
+    if box.control.head != box.control.tail:
+        next_ps = now
+    elif box.ready.count > 0:
+        next_ps = box.ready.entries[0].ready_ps
+    else:
+        port.waiting_mask = 0
+        return
+    if next_ps < pause_until_ps:
+        next_ps = pause_until_ps
+    if next_ps < FOREVER:
+        port_kick(e, w, port, port_id, next_ps if next_ps > port.busy_until_ps else port.busy_until_ps)
+
+
 cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now) noexcept nogil:
     """Transmit choice of a free host port (MODEL 10)."""
     cdef port_t* port = &e.ports[port_id]
@@ -190,18 +231,21 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
     cdef outbox_t* boxes = &e.outboxes[<int64_t>port_id * e.plan.class_count]
     cdef queue_t* queues = &e.queues[<int64_t>port_id * e.plan.class_count]
     cdef outbox_t* box
-    cdef ready_t top
-    cdef qp_t* q
     cdef int32_t klass = 0
     cdef uint32_t mask = port.waiting_mask
     cdef ps_t next_ps, class_ps
-    cdef bint limited = credit_limits(e, port_id)
+    cdef bint limited
     cdef int64_t sent_bytes = port.sent_bytes
     port.kick_ps = FOREVER
     if unlikely(e.down != NULL and e.down[port_id]):
         return
     if unlikely(port.pfc_pending):
         pending_send(e, w, port, port_id, now)
+    if likely(mask & (mask - 1) == 0 and e.lanes == NULL):
+        if mask:
+            host_transmit_class(e, w, node, port, port_id, ctz(mask), now)
+        return
+    limited = credit_limits(e, port_id)
     if unlikely(port.busy_until_ps > now):
         mask = 0
     while mask:
@@ -216,17 +260,7 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
             nic_send_control(e, w, port, port_id, &box.control, now)
             break
         if box.ready.count > 0 and box.ready.entries[0].ready_ps <= now:
-            top = box.ready.entries[0]
-            q = &host.qps[top.slot]
-            nic_send_data(e, w, node, port, port_id, klass, top.slot, now)
-            if qp_sendable(q):
-                top.ready_ps = q.next_send_ps
-                ready_sift_down(&box.ready, top)
-            else:
-                q.in_heap = 0
-                ready_pop(&box.ready)
-                if unlikely(q.mode == MODE_READ):
-                    read_sent(e, host, top.slot)
+            host_send_data(e, w, node, port, port_id, klass, box, now)
             break
     if unlikely(limited) and port.sent_bytes > sent_bytes:
         credit_spend(e, port_id, klass, port.sent_bytes - sent_bytes)

@@ -35,6 +35,12 @@ cdef inline uint32_t packet_shape(uint32_t size, uint32_t kind, uint32_t flags) 
     return size | kind << 16 | flags << 24
 
 
+cdef inline uint64_t packet_place(const packet_t* packet) noexcept nogil:
+    """packet_shape in the low half; `ingress` and `group` above, 16 bits each."""
+    return (packet.size | <uint32_t>packet.kind << 16 | <uint32_t>packet.flags << 24
+            | <uint64_t>packet.ingress << 32 | <uint64_t>packet.group << 48)
+
+
 cdef inline bint packet_is_of_link(const packet_t* packet) noexcept nogil:
     """A frame of flow control, which is not buffered; not if it is corrupt."""
     return packet.kind == KIND_PFC or packet.kind == KIND_CREDIT

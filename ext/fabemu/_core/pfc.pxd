@@ -82,15 +82,20 @@ cdef inline int32_t pfc_root(const switch_t* mmu, const queue_t* pg, int32_t fir
     return best
 
 
-cdef inline pause_t* pause_begin(engine_t* e, worker_t* w, port_t* port, int64_t index, int32_t klass,
+cdef inline pause_t* pause_of(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:
+    """The two rows of a lossless class: the one being written, the one before, whose XON waits for its frame."""
+    return &e.pauses[2 * (<int64_t>port_id * e.lossless_count + e.lossless_index[klass])]
+
+
+cdef inline pause_t* pause_begin(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
                                  ps_t now) noexcept nogil:
-    """XOFF stands from now on for (port, class) `index`: a new row; the caller fills in why."""
-    cdef pause_t* pause = &e.pauses[2 * index]
+    """XOFF stands from now on for a class at a port: a new row; the caller fills in why."""
+    cdef pause_t* pause = pause_of(e, port_id, klass)
     port.xoff_mask |= <uint8_t>(1 << klass)
     w.xoffs += 1
     if pause.xoff_ps >= 0:
         # XON was decided, but no frame has told the peer yet: the next one ends that row and begins this.
-        e.pauses[2 * index + 1] = pause[0]
+        pause[1] = pause[0]
     pause.xoff_ps = now
     pause.sent_ps = -1
     pause.start_ps = -1
@@ -104,7 +109,7 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
     """XOFF is raised for a PG of this port."""
     cdef int64_t index = <int64_t>port_id * e.plan.class_count + klass
     cdef queue_t* pg = &e.queues[index]
-    cdef pause_t* pause = pause_begin(e, w, port, index, klass, now)
+    cdef pause_t* pause = pause_begin(e, w, port, port_id, klass, now)
     mmu.xoff_count += 1
     pause.ingress_bytes = pg.reserved_used_bytes + pg.shared_used_bytes + pg.headroom_used_bytes
     pause.headroom_bytes = pg.headroom_used_bytes
@@ -123,7 +128,7 @@ cdef inline void pfc_raise(engine_t* e, worker_t* w, switch_t* mmu, port_t* port
 cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
                            ps_t now) noexcept nogil:
     """XON is decided for a PG of this port, or for a class of a host port."""
-    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    cdef pause_t* pause = pause_of(e, port_id, klass)
     port.xoff_mask &= <uint8_t>~(1 << klass)
     if port.node >= e.plan.host_count:
         e.switches[port.node - e.plan.host_count].xoff_count -= 1
@@ -135,7 +140,7 @@ cdef inline void pfc_lower(engine_t* e, worker_t* w, port_t* port, int32_t port_
 cdef inline void pfc_silence(engine_t* e, worker_t* w, port_t* port, int32_t port_id, int32_t klass,
                              ps_t now) noexcept nogil:
     """XOFF that stands for a PG is forgotten and no frame is sent; the next one, for whatever class, says XON."""
-    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    cdef pause_t* pause = pause_of(e, port_id, klass)
     if not (port.xoff_mask >> klass) & 1:
         return
     port.xoff_mask &= <uint8_t>~(1 << klass)
@@ -156,7 +161,7 @@ cdef inline void pfc_want_frame(engine_t* e, worker_t* w, port_t* port, int32_t 
 cdef inline void pause_told(engine_t* e, worker_t* w, int32_t port_id, int32_t klass, bint xoff, ps_t now,
                             ps_t effect_ps, ps_t pause_ps) noexcept nogil:
     """A frame that speaks of this PG starts now and takes effect at `effect_ps`: keep the row true."""
-    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    cdef pause_t* pause = pause_of(e, port_id, klass)
     if pause[1].xoff_ps >= 0:
         pause_ended(e, w, &pause[1], port_id, klass, now, effect_ps)
     if pause.xoff_ps < 0:
@@ -177,7 +182,7 @@ cdef inline void pause_told(engine_t* e, worker_t* w, int32_t port_id, int32_t k
 
 cdef inline void pause_sent_in_vain(engine_t* e, int32_t port_id, int32_t klass, bint xoff, ps_t now) noexcept nogil:
     """A frame that speaks of this PG starts now, and the link corrupts it."""
-    cdef pause_t* pause = &e.pauses[2 * (<int64_t>port_id * e.plan.class_count + klass)]
+    cdef pause_t* pause = pause_of(e, port_id, klass)
     if xoff and pause.xoff_ps >= 0 and pause.sent_ps < 0:
         pause.sent_ps = now
 

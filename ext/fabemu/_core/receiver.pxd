@@ -72,7 +72,7 @@ cdef inline void host_raise(engine_t* e, worker_t* w, int32_t port_id, int32_t k
     cdef port_t* port = &e.ports[port_id]
     if (port.xoff_mask >> klass) & 1:
         return
-    pause = pause_begin(e, w, port, <int64_t>port_id * e.plan.class_count + klass, klass, now)
+    pause = pause_begin(e, w, port, port_id, klass, now)
     pfc_want_frame(e, w, port, port_id, now)
     pause.ingress_bytes = bytes
     pause.headroom_bytes = 0

@@ -15,7 +15,7 @@ cdef extern from *:
 
 
 cdef inline int64_t schedule_head_bytes(const queue_t* queue) noexcept nogil:
-    return queue.buffer[queue.head & queue.mask].size
+    return queue.first.size
 
 
 cdef inline uint32_t schedule_eligible(const engine_t* e, const switch_t* mmu, const port_t* port, int32_t port_id,
@@ -34,7 +34,7 @@ cdef inline uint32_t schedule_eligible(const engine_t* e, const switch_t* mmu, c
         queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
         if limited and not credit_suffices(e, port, port_id, klass, schedule_head_bytes(queue)):
             continue
-        eligible_ps = queue.buffer[queue.head & queue.mask].time_ps + mmu.latency_ps
+        eligible_ps = queue.first.time_ps + mmu.latency_ps
         if queue.pause_until_ps > eligible_ps and not (mmu.storm_count > 0 and watch_in_storm(
                 e, <int64_t>port_id * e.plan.class_count + klass, WATCHDOG_FORWARD, port.node)):
             eligible_ps = queue.pause_until_ps

@@ -11,13 +11,14 @@ from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps
                      EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE, FAULT_RELEASE, FAULT_TIME, FOREVER,
                      KIND_CORRUPT)
 from .memory cimport array_grow
-from .packet cimport packet_t, packet_class, packet_shape, packet_words, packets_grow
+from .packet cimport packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_sift_down
 from .ecmp cimport ecmp_choose, ecmp_row
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
+from .queue cimport queue_append, queue_remove
 from .stats cimport port_touch, stats_area, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
 from .wake cimport events_count, port_expect, port_kick
@@ -196,14 +197,12 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 queue.bytes += size
                 if queue.bytes > queue.bytes_max:
                     queue.bytes_max = queue.bytes
-                if unlikely(queue.tail - queue.head == queue.mask + 1):
-                    if not packets_grow(w.arena, &queue.buffer, &queue.mask, queue.head):
-                        e.fault.code = FAULT_MEMORY
-                        break
-                place = &queue.buffer[queue.tail & queue.mask]
+                place = queue_append(w, queue)
+                if unlikely(place == NULL):
+                    e.fault.code = FAULT_MEMORY
+                    break
                 memcpy(place, packet, sizeof(packet_t))
                 place.ingress = <uint16_t>ingress.local
-                queue.tail += 1
                 port.waiting_mask |= <uint8_t>(1 << klass)
                 port_touch(e, w, port_id)
                 if lossless:
@@ -248,7 +247,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 klass = ctz(mask)
                 mask &= mask - 1
                 queue = &queues[port_id * class_count + klass]
-                packet = &queue.buffer[queue.head & queue.mask]
+                packet = queue.first
                 when_ps = packet.time_ps + latency_ps
                 if queue.pause_until_ps > when_ps:
                     when_ps = queue.pause_until_ps
@@ -264,11 +263,9 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 ingress_id = first_port + packet.ingress
                 pg = &queues[ingress_id * class_count + klass]
                 stats_area(queue, now)
-                queue.head += 1
+                queue_remove(w, queue)
                 queue.bytes -= size
-                if queue.head == queue.tail:
-                    queue.head = 0
-                    queue.tail = 0
+                if queue.first == NULL:
                     port.waiting_mask &= <uint8_t>~(1 << klass)
                 # Headroom, then shared, then reserved.
                 rest = size

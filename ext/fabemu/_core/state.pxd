@@ -12,10 +12,8 @@ from .plan cimport plan_t
 
 cdef struct queue_t:
     # Line 0: egress side of (port, class).
-    packet_t* buffer
-    uint32_t head
-    uint32_t tail
-    uint32_t mask                 # capacity - 1; all ones before the first allocation
+    packet_t* first               # NULL = no frame waits
+    packet_t* end                 # place behind the last one
     uint32_t drops                # interval counter, of frames that came in here
     int64_t bytes                 # frames that wait
     int64_t kmin_bytes
@@ -318,18 +316,14 @@ cdef struct record_buffer_t:
 cdef struct express_t:
     const packet_t* packet
     ps_t time_ps
-    int32_t ingress               # local port
-    int32_t next                  # arrival for the same egress port; -1 = last
-    int32_t queue_next            # frame that waits behind it in its egress queue; -1 = last
-    int32_t klass
+    uint64_t shape                # packet_shape of the packet, `ingress` being the local port by which it came
+    express_t* next               # arrival for the same queue; NULL = last
 
-# The arrivals of such a visit that are bound for one egress port.
+# The arrivals of such a visit that are bound for one egress queue.
 cdef struct bound_t:
-    ps_t last_ps                  # time of the last one
-    int32_t head                  # first arrival; -1 = none
-    int32_t tail
-    int32_t cursor                # arrival that was last put into the list
-    uint16_t classes              # that they have
+    express_t* head               # NULL = none
+    express_t* tail
+    express_t* cursor             # the one that was last put into the list
     uint8_t mixed                 # they are not known to be in order
 
 # Where packets for a device of another worker wait for the end of the window: companion of the port that stands for
@@ -374,6 +368,12 @@ cdef struct worker_t:
     int32_t* touched              # ports with statistics of the open interval
     int64_t touched_count
     int64_t touched_capacity
+    # Blocks of egress queues.
+    void* spare_blocks
+    char* fresh_blocks            # of the newest slab: not handed out yet
+    int32_t fresh_count
+    int32_t slab_blocks           # size of the newest slab
+    int64_t block_bytes           # of all slabs
     uint64_t* inbox               # keys of the arrivals of this visit, sorted
     uint64_t* inbox_spare
     uint32_t* buckets
@@ -383,7 +383,8 @@ cdef struct worker_t:
     int64_t inbox_bytes           # frames that arrive in this visit (express lane)
     express_t* express
     int64_t express_capacity
-    bound_t* bound                # per local port
+    bound_t* bound                # per (local port, class)
+    uint8_t* bound_classes        # per local port: classes with such arrivals
     uint64_t* heap                # keys of everything else
     int32_t heap_count
     int32_t heap_capacity
@@ -471,7 +472,7 @@ cdef struct engine_t:
     int32_t lossless_count
     port_t* ports
     queue_t* queues               # port * class_count + class
-    pause_t* pauses               # 2 * index: the row being written; + 1: the one before, whose XON waits for its frame
+    pause_t* pauses               # two per (port, lossless class), see pause_of
     pending_queue_t* pendings     # per port
     ps_t* port_next_ps            # no event of the port is earlier; FOREVER = it has none
     uint8_t* pfc_send_mask        # per port: classes whose PGs may raise XOFF

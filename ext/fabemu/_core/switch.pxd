@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, ctz, unlikely, DROP_LINK_DOWN,
                      DROP_NO_ROUTE, DROP_WATCHDOG, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, NONE,
                      UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
-from .packet cimport packet_t, packet_class, packet_shape, packet_words, packets_grow
+from .packet cimport packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .ecmp cimport ecmp_port
 from .ecn cimport ecn_marks
@@ -16,6 +16,7 @@ from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
 from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, pending_send
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
+from .queue cimport queue_append, queue_remove
 from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
 from .stats cimport drop_record, port_touch, stats_area, stats_sent
 from .ties cimport sort_ports
@@ -58,21 +59,18 @@ cdef inline bint switch_dequeue(engine_t* e, worker_t* w, switch_t* mmu, int32_t
 
     The packet stays readable in its place until the next one is queued.
     """
-    cdef const packet_t* packet = &queue.buffer[queue.head & queue.mask]
+    cdef const packet_t* packet = queue.first
     cdef int32_t ingress_id = first_port + packet.ingress
     cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
     cdef int64_t size = packet.size
     stats_area(queue, now)
-    queue.head += 1
+    queue_remove(w, queue)
     queue.bytes -= size
-    if queue.head == queue.tail:
-        # From the start again: a queue that is short most of the time stays in few cache lines.
-        queue.head = 0
-        queue.tail = 0
+    if queue.first == NULL:
         port.waiting_mask &= <uint8_t>~(1 << klass)
     mmu_release(e, mmu, pg, size)
     if unlikely(mmu.unusual & (UNUSUAL_WEIGHTS | UNUSUAL_CREDIT)):
-        if queue.head == queue.tail:
+        if queue.first == NULL:
             schedule_emptied(e, port_id, klass)
         credit_free(e, w, ingress_id, klass, size, now)
     if not (e.plan.lossless_mask >> klass) & 1:
@@ -87,7 +85,7 @@ cdef inline bint switch_dequeue(engine_t* e, worker_t* w, switch_t* mmu, int32_t
 cdef inline void switch_depart(engine_t* e, worker_t* w, switch_t* mmu, int32_t first_port, port_t* port,
                                int32_t port_id, int32_t klass, queue_t* queue, ps_t now) noexcept nogil:
     """Send the head of an egress queue (MODEL 6, departure)."""
-    cdef const packet_t* packet = &queue.buffer[queue.head & queue.mask]
+    cdef const packet_t* packet = queue.first
     cdef int32_t ingress_id = first_port + packet.ingress
     if switch_dequeue(e, w, mmu, first_port, port, port_id, klass, queue, now):
         pfc_lower(e, w, &e.ports[ingress_id], ingress_id, klass, now)
@@ -103,8 +101,8 @@ cdef inline void switch_flush(engine_t* e, worker_t* w, int32_t node, port_t* po
     cdef queue_t* queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
     cdef const packet_t* packet
     cdef int32_t ingress_id
-    while queue.head != queue.tail:
-        packet = &queue.buffer[queue.head & queue.mask]
+    while queue.first != NULL:
+        packet = queue.first
         ingress_id = first_port + packet.ingress
         drop_record(e, w, packet, node, ingress_id, klass, port_id, cause, now)
         if switch_dequeue(e, w, mmu, first_port, port, port_id, klass, queue, now):
@@ -150,7 +148,7 @@ cdef inline ps_t switch_choose(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
         klass = schedule_pick(e, port_id, mask)
         queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
         if credit_limits(e, port_id):
-            credit_spend(e, port_id, klass, queue.buffer[queue.head & queue.mask].size)
+            credit_spend(e, port_id, klass, queue.first.size)
         switch_depart(e, w, mmu, first_port, port, port_id, klass, queue, now)
         return port.busy_until_ps if port.waiting_mask | port.pfc_pending else FOREVER
     mask = port.waiting_mask
@@ -158,7 +156,7 @@ cdef inline ps_t switch_choose(engine_t* e, worker_t* w, switch_t* mmu, int32_t 
         klass = ctz(mask)
         mask &= mask - 1
         queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
-        eligible_ps = queue.buffer[queue.head & queue.mask].time_ps + mmu.latency_ps
+        eligible_ps = queue.first.time_ps + mmu.latency_ps
         if queue.pause_until_ps > eligible_ps and not (mmu.storm_count > 0 and watch_in_storm(
                 e, <int64_t>port_id * e.plan.class_count + klass, WATCHDOG_FORWARD, port.node)):
             eligible_ps = queue.pause_until_ps
@@ -272,19 +270,16 @@ cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, i
 cdef inline void queue_put(engine_t* e, worker_t* w, queue_t* queue, port_t* egress, uint16_t ingress_local,
                            int32_t klass, const packet_t* packet, ps_t now) noexcept nogil:
     """Append an admitted frame to an egress queue."""
-    cdef packet_t* place
+    cdef packet_t* place = queue_append(w, queue)
+    if unlikely(place == NULL):
+        e.fault.code = FAULT_MEMORY
+        return
     stats_area(queue, now)
     queue.bytes += packet.size
     if queue.bytes > queue.bytes_max:
         queue.bytes_max = queue.bytes
-    if unlikely(queue.tail - queue.head == queue.mask + 1):
-        if not packets_grow(w.arena, &queue.buffer, &queue.mask, queue.head):
-            e.fault.code = FAULT_MEMORY
-            return
-    place = &queue.buffer[queue.tail & queue.mask]
     memcpy(place, packet, sizeof(packet_t))
     place.ingress = ingress_local
-    queue.tail += 1
     egress.waiting_mask |= <uint8_t>(1 << klass)
 
 

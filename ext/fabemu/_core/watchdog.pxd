@@ -40,7 +40,7 @@ cdef inline bint watchdog_suspects(const watchdog_t* dog, const watch_t* watch, 
     cdef ps_t since_ps
     if queue.bytes == 0 or queue.pause_until_ps <= now:
         return False
-    since_ps = queue.buffer[queue.head & queue.mask].time_ps
+    since_ps = queue.first.time_ps
     if watch.left_ps > since_ps:
         since_ps = watch.left_ps
     return now - since_ps >= dog.detect_ps and 100 * (now - watch.pause_begin_ps) >= 99 * dog.detect_ps

@@ -7,8 +7,8 @@ Invariant while no window is stepped, all counters and records are with the firs
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from posix.stdlib cimport posix_memalign
-from .types cimport (int32_t, int64_t, uint16_t, uint32_t, uint64_t, ps_t, ctz64, DROP_CAUSES, FAULT_MEMORY, FOREVER,
-                     NONE)
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz64, DROP_CAUSES, FAULT_MEMORY,
+                     FOREVER, NONE)
 from .memory cimport CACHE_LINE, arena_free, zeroed
 from .state cimport (bound_t, engine_t, express_t, letter_t, mailbox_t, port_t, post_t, record_buffer_t, timed_heap_t,
                      timed_t, worker_t)
@@ -114,7 +114,6 @@ cdef inline void workers_settle(engine_t* e) noexcept nogil:
 
 cdef inline int worker_init(engine_t* e, worker_t* w, int32_t index, int32_t ports_max) except -1:
     """What a worker needs to step devices of at most `ports_max` ports."""
-    cdef int32_t local
     w.index = index
     w.arena = &e.arena if index == 0 else &w.own_arena
     w.wheel_words = (e.plan.node_count + 63) // 64
@@ -137,9 +136,8 @@ cdef inline int worker_init(engine_t* e, worker_t* w, int32_t index, int32_t por
     w.due_end = <uint32_t*>zeroed(w.arena, ports_max, sizeof(uint32_t))
     w.express_capacity = 256
     w.express = <express_t*>zeroed(w.arena, 256, sizeof(express_t))
-    w.bound = <bound_t*>zeroed(w.arena, ports_max, sizeof(bound_t))
-    for local in range(ports_max):
-        w.bound[local].head = NONE
+    w.bound = <bound_t*>zeroed(w.arena, ports_max * e.plan.class_count, sizeof(bound_t))
+    w.bound_classes = <uint8_t*>zeroed(w.arena, ports_max, 1)
     w.egress = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))
     # Choices can be asked for again within an instant.
     w.choice_capacity = 4 * ports_max + 64

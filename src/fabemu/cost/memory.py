@@ -28,7 +28,7 @@ USABLE = 0.5
 """Share of a switch's buffer that dynamic thresholds and reserves let queues take, about."""
 
 _QUEUED_PS = 30 * 10**6  # senders go on for so long before congestion control has slowed them (MODEL 12)
-_GROWTH = 1.5  # rings double: on average they have half as many places again as they ever held
+_BLOCK_PLACES = 8  # of a block of an egress queue, one of them taken by the pointer to the next
 _RING_FIRST = 8  # places
 _ROW_COPIES = 3  # of a record: as the core wrote it, as columns, as an Arrow batch
 
@@ -160,7 +160,7 @@ def _link_bytes(plan: Plan, flows: Flows, packet_bytes: int) -> int:
 
 
 def _queue_bytes(plan: Plan, traffic: Traffic, flows: Flows, packet_bytes: int) -> int:
-    """Rings of egress queues: what comes to a full port beyond its rate until senders slow or buffers are full."""
+    """Blocks of egress queues: what comes to a full port beyond its rate until senders slow or buffers are full."""
     frame = _frame_bytes(plan)
     slowed_by_cc = bool(np.isin(plan.nic_cc, (CC_NONE, CC_FIXED), invert=True).any())
     crowd = flows.crowd[:-1]
@@ -179,9 +179,9 @@ def _queue_bytes(plan: Plan, traffic: Traffic, flows: Flows, packet_bytes: int) 
     kept = np.minimum(held, pools)
     room = float(pools[_passed(plan, traffic)].sum() - kept.sum())
     whole = float(kept.sum()) + min(float((held - kept).sum()), max(0.0, room))
-    places = whole / frame * _GROWTH
+    places = whole / frame * _BLOCK_PLACES / (_BLOCK_PLACES - 1)
     used = np.count_nonzero((flows.load[:-1] > 0.3) & (node >= plan.host_count))
-    return int((places + used * 4 * _RING_FIRST) * packet_bytes)
+    return int((places + used * _BLOCK_PLACES) * packet_bytes)
 
 
 def _passed(plan: Plan, traffic: Traffic) -> np.ndarray:

@@ -1,0 +1,95 @@
+"""Egress queues: frames by value, in blocks that a worker's queues share.
+
+Owns      the blocks of a worker; queue_append, queue_remove, queue_after; first and end of queue_t.
+Invariant a queue that is empty holds no block, so memory follows what waits; the block that was given back last is
+          taken first, since it is still in the cache.
+Order     first in, first out.
+
+A block lies on a multiple of its size, which tells where it ends. In place of its first packet it points to the block
+that follows, in its queue or among the spare ones.
+"""
+from .types cimport int32_t, int64_t, unlikely
+from .memory cimport arena_carve
+from .packet cimport packet_t
+from .state cimport queue_t, worker_t
+
+cdef enum:
+    BLOCK_BYTES = 256
+    BLOCK_PLACES = 8              # of packets, the first taken by the pointer
+    SLAB_FIRST = 8                # blocks that are made at once
+    SLAB_MOST = 256
+
+
+cdef inline packet_t* block_take(worker_t* w) noexcept nogil:
+    """A block with undefined contents; NULL if there is no memory."""
+    cdef packet_t* block = <packet_t*>w.spare_blocks
+    cdef size_t address
+    if block != NULL:
+        w.spare_blocks = (<void**>block)[0]
+        return block
+    if unlikely(w.fresh_count == 0):
+        w.slab_blocks = SLAB_FIRST if w.slab_blocks == 0 else 2 * w.slab_blocks
+        if w.slab_blocks > SLAB_MOST:
+            w.slab_blocks = SLAB_MOST
+        address = <size_t>arena_carve(w.arena, (<size_t>w.slab_blocks + 1) * BLOCK_BYTES)
+        if unlikely(address == 0):
+            return NULL
+        w.fresh_blocks = <char*>((address + BLOCK_BYTES - 1) & ~<size_t>(BLOCK_BYTES - 1))
+        w.fresh_count = w.slab_blocks
+        w.block_bytes += (<int64_t>w.slab_blocks + 1) * BLOCK_BYTES
+    block = <packet_t*>w.fresh_blocks
+    w.fresh_blocks += BLOCK_BYTES
+    w.fresh_count -= 1
+    return block
+
+
+cdef inline void block_give(worker_t* w, packet_t* block) noexcept nogil:
+    (<void**>block)[0] = w.spare_blocks
+    w.spare_blocks = block
+
+
+cdef inline bint block_ends(const packet_t* place) noexcept nogil:
+    """Whether the places of a block, or none, end before this one."""
+    return <size_t>place & (BLOCK_BYTES - 1) == 0
+
+
+cdef inline packet_t* queue_append(worker_t* w, queue_t* queue) noexcept nogil:
+    """The place for one more frame, which the caller fills; NULL if there is no memory."""
+    cdef packet_t* place = queue.end
+    cdef packet_t* block
+    if unlikely(block_ends(place)):
+        block = block_take(w)
+        if unlikely(block == NULL):
+            return NULL
+        if queue.first == NULL:
+            queue.first = block + 1
+        else:
+            (<packet_t**>(place - BLOCK_PLACES))[0] = block
+        place = block + 1
+    queue.end = place + 1
+    return place
+
+
+cdef inline void queue_remove(worker_t* w, queue_t* queue) noexcept nogil:
+    """Take the first frame off, which stays readable in its place until another is queued."""
+    cdef packet_t* place = queue.first + 1
+    cdef packet_t* block
+    if place == queue.end:
+        block_give(w, <packet_t*>(<size_t>queue.first & ~<size_t>(BLOCK_BYTES - 1)))
+        queue.end = NULL
+        place = NULL
+    elif unlikely(block_ends(place)):
+        block = place - BLOCK_PLACES
+        place = (<packet_t**>block)[0] + 1
+        block_give(w, block)
+    queue.first = place
+
+
+cdef inline const packet_t* queue_after(const queue_t* queue, const packet_t* packet) noexcept nogil:
+    """The frame behind another one; NULL behind the last."""
+    packet += 1
+    if packet == queue.end:
+        return NULL
+    if block_ends(packet):
+        return (<const packet_t* const*>(packet - BLOCK_PLACES))[0] + 1
+    return packet

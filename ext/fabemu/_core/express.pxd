@@ -69,10 +69,12 @@ cdef inline void express_prepare(const engine_t* e, int32_t port_id, int32_t kla
     cdef const port_t* port = &e.ports[port_id]
     cdef const port_t* receiver = &e.ports[port.peer]
     cdef const queue_t* queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
-    prefetch_write(&e.port_next_ps[port.peer])
     prefetch_write(&receiver.ring[receiver.tail & receiver.mask])
     prefetch_write(&receiver.ring[(receiver.tail + 2) & receiver.mask])
     prefetch_write(&receiver.ring[(receiver.tail + 4) & receiver.mask])
+    prefetch_write(&receiver.ring[(receiver.tail + 6) & receiver.mask])
+    prefetch_write(&receiver.ring[(receiver.tail + 8) & receiver.mask])
+    prefetch_write(&receiver.ring[(receiver.tail + 10) & receiver.mask])
     if queue.first != NULL:
         # Where its block ends does not matter to a prefetch.
         prefetch(queue.first)

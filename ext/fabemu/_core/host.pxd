@@ -7,7 +7,7 @@ Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
 """
 from .types cimport int32_t, int64_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
 from .packet cimport packet_t, packet_is_of_link
-from .state cimport engine_t, worker_t, host_t, port_t
+from .state cimport engine_t, worker_t, host_t, outbox_t, port_t
 from .wake cimport events_count, wake_at
 from .operation cimport host_next_op_ps
 from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive
@@ -18,6 +18,46 @@ cdef inline bint host_applies(const engine_t* e, int32_t node) noexcept nogil:
     """Whether this host may be stepped by itself: no option and no control action of the run can concern it."""
     return (e.express_wanted and e.receivers == NULL and e.lanes == NULL and e.plan.action_count == 0
             and e.plan.node_port_start[node + 1] - e.plan.node_port_start[node] == 1)
+
+
+cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
+    """Have the state of a host fetched that will be visited soon: of the one after it, what leads there."""
+    cdef const port_t* port
+    cdef const host_t* host
+    cdef const outbox_t* box
+    cdef int32_t port_id, klass
+    if node + 1 < e.plan.host_count:
+        port_id = e.plan.node_port_start[node + 1]
+        prefetch(&e.ports[port_id])
+        prefetch(&e.ports[port_id].ring)
+        prefetch(&e.hosts[node + 1])
+        prefetch(&e.hosts[node + 1].timers)
+        prefetch(&e.outboxes[<int64_t>port_id * e.plan.class_count])
+        prefetch(&e.outboxes[<int64_t>port_id * e.plan.class_count + 1].ready)
+    port_id = e.plan.node_port_start[node]
+    port = &e.ports[port_id]
+    host = &e.hosts[node]
+    prefetch(&port.ring[port.head & port.mask])
+    prefetch(&port.ring[(port.head + 2) & port.mask])
+    prefetch(&port.ring[(port.head + 4) & port.mask])
+    prefetch(&port.ring[(port.head + 6) & port.mask])
+    prefetch(&port.ring[(port.head + 8) & port.mask])
+    prefetch(&port.ring[(port.head + 10) & port.mask])
+    prefetch(host.qps)
+    prefetch(<const char*>host.qps + 64)
+    prefetch(<const char*>host.qps + 128)
+    prefetch(<const char*>host.qps + 192)
+    prefetch(host.receivers)
+    prefetch(<const char*>host.receivers + 64)
+    prefetch(host.timers.entries)
+    for klass in range(e.plan.class_count):
+        box = &e.outboxes[<int64_t>port_id * e.plan.class_count + klass]
+        if box.ready.count > 0:
+            prefetch(box.ready.entries)
+            prefetch(&box.control.buffer[box.control.head & box.control.mask])
+            prefetch(&e.queues[<int64_t>port_id * e.plan.class_count + klass])
+            prefetch(&e.queues[<int64_t>port_id * e.plan.class_count + klass].tx_bytes)
+    prefetch(&e.ports[port.peer].ring)
 
 
 cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -34,6 +74,8 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     prefetch(&port.ring[port.head & port.mask])
     prefetch(&port.ring[(port.head + 2) & port.mask])
     prefetch(&port.ring[(port.head + 4) & port.mask])
+    if node + 1 < e.plan.host_count:
+        host_approach(e, node + 1)
     w.lone = True
     host.op_key_ps = host_next_op_ps(e, node)
     host.timer_key_ps = host.timers.entries[0].time_ps if host.timers.count > 0 else FOREVER

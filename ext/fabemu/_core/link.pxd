@@ -67,8 +67,14 @@ cdef inline bint link_grow(engine_t* e, worker_t* w, int32_t receiver_id, uint32
     return grown
 
 
-cdef inline void link_announce(engine_t* e, worker_t* w, const port_t* port, ps_t arrival_ps) noexcept nogil:
-    """Packets are in flight, the first of them arrives at `arrival_ps`: see that the receiver is awake then."""
+cdef inline void link_announce(engine_t* e, worker_t* w, const port_t* port, bint alone,
+                               ps_t arrival_ps) noexcept nogil:
+    """Packets are in flight, the first of them arrives at `arrival_ps`: see that the receiver is awake then.
+
+    `alone`: no others were in flight before. If there were, it is awake for them; another worker wants to know of both.
+    """
+    if not alone and likely(port.peer_node >= 0):
+        return
     if arrival_ps >= e.port_next_ps[port.peer]:
         # It is awake before, and its visit wakes it again for what is left.
         return
@@ -140,13 +146,14 @@ cdef inline packet_t* link_begin(engine_t* e, worker_t* w, port_t* port, int32_t
 cdef inline void link_commit(engine_t* e, worker_t* w, port_t* port, int32_t port_id, packet_t* packet,
                              uint64_t name, uint32_t shape, ps_t now) noexcept nogil:
     """Publish the packet that link_begin gave the place for; `name` and `shape` as in link_digest."""
+    cdef port_t* receiver = &e.ports[port.peer]
     cdef ps_t arrival_ps = port.busy_until_ps + port.delay_ps
     packet.time_ps = arrival_ps
     port.digest = link_digest(port.digest, name, shape, now)
     if unlikely(e.link_watch):
         link_look(e, w, port, port_id, packet, now)
-    e.ports[port.peer].tail += 1
-    link_announce(e, w, port, arrival_ps)
+    receiver.tail += 1
+    link_announce(e, w, port, receiver.tail - receiver.head == 1, arrival_ps)
 
 
 cdef struct burst_t:
@@ -237,4 +244,4 @@ cdef inline void burst_close(engine_t* e, worker_t* w, burst_t* burst) noexcept 
     w.packet_hops += count
     w.last_hop_ps = burst.start_ps
     burst.receiver.tail = burst.tail
-    link_announce(e, w, port, burst.ring[burst.first & burst.mask].time_ps)
+    link_announce(e, w, port, burst.first == burst.head, burst.ring[burst.first & burst.mask].time_ps)

@@ -333,7 +333,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
         if unlikely(e.link_watch):
             link_look(e, w, port, port_id, place, now)
         receiver.tail += 1
-        link_announce(e, w, port, when_ps)
+        link_announce(e, w, port, receiver.tail - receiver.head == 1, when_ps)
         port.hops += 1
         port.sent_bytes += size
         hops += 1

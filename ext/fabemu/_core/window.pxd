@@ -90,6 +90,10 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
         prefetch(&port.ring[port.head & port.mask])
         prefetch(&port.ring[(port.head + 2) & port.mask])
         prefetch(&port.ring[(port.head + 4) & port.mask])
+        if port.tail - port.head > 6:
+            prefetch(&port.ring[(port.head + 6) & port.mask])
+            prefetch(&port.ring[(port.head + 8) & port.mask])
+            prefetch(&port.ring[(port.head + 10) & port.mask])
 
 
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:

@@ -725,9 +725,7 @@ cdef class Engine:
                 close_interval(e, w, end_ps)
         for port in range(e.plan.port_count):
             for klass in range(e.plan.class_count):
-                if not (e.plan.lossless_mask >> klass) & 1:
-                    continue
-                for index in range(2):
+                for index in range(2 if (e.plan.lossless_mask >> klass) & 1 else 0):
                     pause = pause_of(e, port, klass) + 1 - index
                     if pause.xoff_ps < 0:
                         continue

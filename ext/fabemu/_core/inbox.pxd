@@ -1,30 +1,67 @@
 """The inbox: the arrivals of one visit, sorted once instead of kept in a heap.
 
-Owns      inbox_add, inbox_sort.
+Owns      inbox_add, inbox_fetch, inbox_sort.
 Invariant every arrival before the limit is known when a visit begins, so nothing is added later.
 Order     by whole key: time, class, port.
 """
 from libc.string cimport memset
-from .types cimport int32_t, int64_t, uint32_t, uint64_t, unlikely, FAULT_MEMORY
-from .heaps cimport KEY_TIME_SHIFT
+from .types cimport (int32_t, int64_t, uint32_t, uint64_t, ps_t, unlikely, EVENT_ARRIVAL, EVENT_PFC, FAULT_MEMORY)
+from .heaps cimport KEY_TIME_SHIFT, event_key
 from .memory cimport array_grow
-from .state cimport engine_t, worker_t
+from .packet cimport packet_is_of_link, packet_t
+from .state cimport engine_t, port_t, worker_t
 
 cdef enum:
     INBOX_BUCKETS = 1024
     INBOX_SMALL = 12
 
 
-cdef inline void inbox_add(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
+cdef inline bint inbox_room(engine_t* e, worker_t* w, int64_t count) noexcept nogil:
+    """Make room for that many keys in all; False, and a fault, if there is no memory."""
     cdef int64_t capacity = w.inbox_capacity
-    if unlikely(w.inbox_count == w.inbox_capacity):
+    while capacity < count:
         if not (array_grow(w.arena, <void**>&w.inbox, capacity, 2 * capacity, sizeof(uint64_t))
                 and array_grow(w.arena, <void**>&w.inbox_spare, capacity, 2 * capacity, sizeof(uint64_t))):
             e.fault.code = FAULT_MEMORY
+            return False
+        capacity *= 2
+        w.inbox_capacity = capacity
+    return True
+
+
+cdef inline void inbox_add(engine_t* e, worker_t* w, uint64_t key) noexcept nogil:
+    if unlikely(w.inbox_count == w.inbox_capacity):
+        if not inbox_room(e, w, w.inbox_count + 1):
             return
-        w.inbox_capacity = 2 * capacity
     w.inbox[w.inbox_count] = key
     w.inbox_count += 1
+
+
+cdef inline void inbox_fetch(engine_t* e, worker_t* w, const port_t* port) noexcept nogil:
+    """Add the arrivals at a port before the limit."""
+    cdef const packet_t* ring = port.ring
+    cdef const packet_t* packet
+    cdef uint32_t mask = port.mask
+    cdef uint32_t position = port.head
+    cdef uint32_t tail = port.tail
+    cdef uint64_t local = <uint64_t>port.local
+    cdef ps_t start_ps = w.window_start_ps
+    cdef ps_t limit_ps = w.limit_ps
+    cdef int64_t count = w.inbox_count
+    cdef uint64_t* keys
+    if unlikely(count + (tail - position) > w.inbox_capacity):
+        if not inbox_room(e, w, count + (tail - position)):
+            return
+    keys = w.inbox
+    while position != tail:
+        packet = &ring[position & mask]
+        if packet.time_ps >= limit_ps:
+            break
+        keys[count] = event_key(packet.time_ps - start_ps, EVENT_PFC if packet_is_of_link(packet) else EVENT_ARRIVAL,
+                                0, local)
+        position += 1
+        count += 1
+    w.inbox_count = count
 
 
 cdef inline void inbox_spread(worker_t* w, int64_t count) noexcept nogil:

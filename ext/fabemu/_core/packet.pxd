@@ -43,7 +43,8 @@ cdef inline uint64_t packet_place(const packet_t* packet) noexcept nogil:
 
 cdef inline bint packet_is_of_link(const packet_t* packet) noexcept nogil:
     """A frame of flow control, which is not buffered; not if it is corrupt."""
-    return packet.kind == KIND_PFC or packet.kind == KIND_CREDIT
+    # The two kinds differ in one bit.
+    return packet.kind | (KIND_PFC ^ KIND_CREDIT) == KIND_CREDIT
 
 
 cdef inline bint packets_grow(arena_t* arena, packet_t** buffer, uint32_t* mask, uint32_t head) noexcept nogil:

@@ -1,17 +1,17 @@
 """A plain switch stepped event by event, its usual events in one piece each.
 
-Owns      sequence_applies, sequence_run.
+Owns      sequence_applies, sequence_approach, sequence_run.
 Invariant it leaves the very state that switch_arrival and switch_transmit would: no option, fault or watchdog concerns
           the switch, and nothing else happens at it at the instant of an event that is dealt with here.
 Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged nor queued if no threshold can be met:
           charge and release cancel out, and XON is judged by the departures of the frame's own PG alone.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, EVENT_ARRIVAL,
-                     EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE, FAULT_RELEASE, FAULT_TIME, FOREVER,
-                     KIND_CORRUPT)
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
+                     EVENT_ARRIVAL, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE, FAULT_RELEASE, FAULT_TIME,
+                     FOREVER, KIND_CORRUPT, NONE)
 from .memory cimport array_grow
-from .packet cimport packet_t, packet_class, packet_shape, packet_words
+from .packet cimport packet_is_of_link, packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_sift_down
 from .ecmp cimport ecmp_choose, ecmp_row
@@ -28,9 +28,11 @@ cdef extern from *:
     #define FABEMU_SEQUENCE_END (~(uint64_t)0)
     """
     const uint64_t SEQUENCE_END "FABEMU_SEQUENCE_END"
+    int ctz64 "__builtin_ctzll"(uint64_t value) noexcept nogil
 
 cdef enum:
     SEQUENCE_SPARE = 3            # places after the last key of heap and inbox
+    SEQUENCE_NOWHERE = 0xffff     # no route
 
 
 cdef inline bint sequence_applies(const engine_t* e, int32_t node) noexcept nogil:
@@ -40,7 +42,7 @@ cdef inline bint sequence_applies(const engine_t* e, int32_t node) noexcept nogi
 
 
 cdef inline bint sequence_close(engine_t* e, worker_t* w) noexcept nogil:
-    """Put keys that no event has behind those of the heap; False, and a fault, if there is no memory."""
+    """Put keys that no event has behind those of the heap, to which others may have added; False after a fault."""
     if unlikely(w.heap_count + SEQUENCE_SPARE > w.heap_capacity):
         if not array_grow(w.arena, <void**>&w.heap, w.heap_capacity, 2 * <int64_t>w.heap_capacity, sizeof(uint64_t)):
             e.fault.code = FAULT_MEMORY
@@ -49,7 +51,7 @@ cdef inline bint sequence_close(engine_t* e, worker_t* w) noexcept nogil:
     w.heap[w.heap_count] = SEQUENCE_END
     w.heap[w.heap_count + 1] = SEQUENCE_END
     w.heap[w.heap_count + 2] = SEQUENCE_END
-    return True
+    return e.fault.code == FAULT_NONE
 
 
 cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
@@ -66,6 +68,71 @@ cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
     return sequence_close(e, w)
 
 
+cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Route the arrivals of this visit, and have the state that its events will read fetched before the first of them.
+
+    Where each arrival leaves is noted in the packet, as a local port, or SEQUENCE_NOWHERE.
+    """
+    cdef int32_t first_port = e.plan.node_port_start[node]
+    cdef const int32_t* routes = ecmp_row(&e.plan, node)
+    cdef uint32_t seed = e.plan.node_seed[node]
+    cdef int64_t class_count = e.plan.class_count
+    cdef ps_t limit_ps = w.limit_ps
+    cdef uint64_t seen[2]         # local ports, the first 64, that were approached: for arrivals, for what waits
+    cdef uint64_t bits
+    cdef int32_t index, egress_id, local, klass
+    cdef uint32_t position, classes
+    cdef const port_t* port
+    cdef const queue_t* queue
+    cdef packet_t* packet
+    seen[0] = 0
+    seen[1] = 0
+    for index in range(w.due_count):
+        port = &e.ports[w.due[index]]
+        position = port.head
+        classes = 0
+        while position != port.tail:
+            packet = &port.ring[position & port.mask]
+            if packet.time_ps >= limit_ps:
+                break
+            position += 1
+            if unlikely(packet_is_of_link(packet)):
+                continue
+            klass = <int32_t>packet_class(packet)
+            egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+            local = egress_id - first_port
+            if unlikely(egress_id < 0):
+                packet.ingress = SEQUENCE_NOWHERE
+                continue
+            packet.ingress = <uint16_t>local
+            if not (classes >> klass) & 1:
+                classes |= <uint32_t>1 << klass
+                prefetch(&e.queues[w.due[index] * class_count + klass].reserved_used_bytes)
+            if local < 64 and not (seen[0] >> local) & 1:
+                seen[0] |= <uint64_t>1 << local
+                prefetch(&e.ports[egress_id])
+                prefetch(&e.ports[egress_id].ring)
+                queue = &e.queues[egress_id * class_count + klass]
+                prefetch(queue)
+                prefetch(&queue.tx_bytes)
+        if port.kick_ps < limit_ps and port.waiting_mask and port.local < 64:
+            seen[1] |= <uint64_t>1 << port.local
+            queue = &e.queues[w.due[index] * class_count + ctz(port.waiting_mask)]
+            prefetch(queue)
+            prefetch(&queue.tx_bytes)
+    bits = seen[0] | seen[1]
+    while bits:
+        prefetch(&e.ports[e.ports[first_port + ctz64(bits)].peer].ring)
+        bits &= bits - 1
+    bits = seen[1]
+    while bits:
+        port = &e.ports[first_port + ctz64(bits)]
+        bits &= bits - 1
+        queue = &e.queues[(first_port + port.local) * class_count + ctz(port.waiting_mask)]
+        prefetch(queue.first)
+        prefetch(queue.first + 2)
+
+
 cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Run the events of the switch, as long as each is alone at its instant; -1 when none is left, or after a fault.
 
@@ -77,8 +144,6 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
     cdef queue_t* queues = e.queues
     cdef int64_t class_count = e.plan.class_count
     cdef int32_t first_port = e.plan.node_port_start[node]
-    cdef const int32_t* routes = ecmp_row(&e.plan, node)
-    cdef uint32_t seed = e.plan.node_seed[node]
     cdef uint32_t lossless_mask = e.plan.lossless_mask
     cdef ps_t latency_ps = mmu.latency_ps
     cdef ps_t window_start_ps = w.window_start_ps
@@ -87,7 +152,10 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
     cdef ps_t last_ps = 0         # of the last of them
     cdef ps_t result_ps = -1
     cdef ps_t now, when_ps, next_ps, wire_ps
-    cdef uint64_t key, following
+    cdef ps_t before_ps = w.instant_ps
+    cdef const uint64_t* arrival
+    cdef const uint64_t* heap
+    cdef uint64_t key, following, usual
     cdef port_t* port
     cdef port_t* ingress
     cdef port_t* receiver
@@ -102,52 +170,52 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
     cdef bint arrives, lossless
     if not sequence_open(e, w):
         return -1
+    arrival = w.inbox + w.inbox_next
+    heap = w.heap
     while True:
-        # The smallest key, and the one that follows it.
-        key = w.inbox[w.inbox_next]
-        arrives = key < w.heap[0]
+        # The smallest key, and the one that follows it. In inbox and heap one bit tells the usual event from others.
+        key = arrival[0]
+        arrives = key < heap[0]
         if arrives:
-            following = w.inbox[w.inbox_next + 1]
-            if w.heap[0] < following:
-                following = w.heap[0]
+            following = arrival[1] if arrival[1] < heap[0] else heap[0]
+            usual = key & (<uint64_t>EVENT_ARRIVAL << KEY_CLASS_SHIFT)
         else:
             following = key
-            key = w.heap[0]
+            key = heap[0]
             if key == SEQUENCE_END:
                 break
-            if w.heap[1] < following:
-                following = w.heap[1]
-            if w.heap[2] < following:
-                following = w.heap[2]
+            if heap[1] < following:
+                following = heap[1]
+            if heap[2] < following:
+                following = heap[2]
+            usual = key & (<uint64_t>EVENT_TRANSMIT << KEY_CLASS_SHIFT)
         now = window_start_ps + <ps_t>(key >> KEY_TIME_SHIFT)
-        if unlikely(now <= w.instant_ps):
+        if unlikely(now <= before_ps):
             e.fault.code = FAULT_TIME
-        if unlikely(e.fault.code != FAULT_NONE):
-            if e.fault.time_ps == 0:
-                e.fault.time_ps = now
-                e.fault.node = node
             break
+        before_ps = now
         w.instant_ps = now
-        if (key ^ following) >> KEY_TIME_SHIFT == 0 or (
-                (key >> KEY_CLASS_SHIFT) & 15 != (EVENT_ARRIVAL if arrives else EVENT_TRANSMIT)):
+        if usual == 0 or (key ^ following) >> KEY_TIME_SHIFT == 0:
             result_ps = now
             break
         port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
         port = &ports[port_id]
         if arrives:
-            w.inbox_next += 1
-            w.link_received += 1
+            arrival += 1
             ingress = port
             ingress_id = port_id
             packet = &port.ring[port.head & port.mask]
             port.head += 1
             klass = <int32_t>packet_class(packet)
-            port_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+            port_id = packet.ingress
             events += 1
             last_ps = now
-            if unlikely(port_id < 0 or packet.kind & KIND_CORRUPT):
-                switch_arrival(e, w, node, mmu, ingress_id, port_id, packet, now)
+            if unlikely(port_id == SEQUENCE_NOWHERE or packet.kind & KIND_CORRUPT):
+                switch_arrival(e, w, node, mmu, ingress_id, NONE, packet, now)
+                if unlikely(e.fault.code != FAULT_NONE):
+                    break
                 continue
+            port_id += first_port
             port = &ports[port_id]
             pg = &queues[ingress_id * class_count + klass]
             queue = &queues[port_id * class_count + klass]
@@ -189,6 +257,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     switch_arrival(e, w, node, mmu, ingress_id, port_id, packet, now)
                     if unlikely(not sequence_close(e, w)):
                         break
+                    heap = w.heap
                     if w.choice_count > 0:
                         result_ps = now
                         break
@@ -213,12 +282,14 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                         pfc_want_frame(e, w, ingress, ingress_id, now)
                         if unlikely(not sequence_close(e, w)):
                             break
+                        heap = w.heap
                 else:
                     mmu.lossy_bytes += size
                 if when_ps < port.kick_ps:
                     port_kick(e, w, port, port_id, when_ps)
                     if unlikely(not sequence_close(e, w)):
                         break
+                    heap = w.heap
                 if w.choice_count > 0:
                     result_ps = now
                     break
@@ -236,6 +307,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 switch_transmit(e, w, node, port_id, now)
                 if unlikely(not sequence_close(e, w)):
                     break
+                heap = w.heap
                 continue
             port.kick_ps = FOREVER
             next_ps = FOREVER
@@ -267,6 +339,10 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 queue.bytes -= size
                 if queue.first == NULL:
                     port.waiting_mask &= <uint8_t>~(1 << klass)
+                else:
+                    # The PG of the frame that follows, and the frames after that.
+                    prefetch(&queues[(first_port + queue.first.ingress) * class_count + klass].reserved_used_bytes)
+                    prefetch(queue.first + 2)
                 # Headroom, then shared, then reserved.
                 rest = size
                 part = pg.headroom_used_bytes
@@ -281,6 +357,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 pg.reserved_used_bytes -= rest - part
                 if unlikely((pg.reserved_used_bytes | mmu.shared_used_bytes) < 0):
                     e.fault.code = FAULT_RELEASE
+                    break
                 if (lossless_mask >> klass) & 1:
                     pg.held[port.local] -= <uint32_t>size
                     if (ports[ingress_id].xoff_mask >> klass) & 1 and mmu_wants_xon(e, mmu, pg):
@@ -288,6 +365,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                         pfc_want_frame(e, w, &ports[ingress_id], ingress_id, now)
                         if unlikely(not sequence_close(e, w)):
                             break
+                        heap = w.heap
                 else:
                     mmu.lossy_bytes -= size
                 next_ps = FOREVER
@@ -332,6 +410,8 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
         if unlikely(e.link_watch):
             link_look(e, w, port, port_id, place, now)
+            if e.fault.code != FAULT_NONE:
+                break
         receiver.tail += 1
         link_announce(e, w, port, receiver.tail - receiver.head == 1, when_ps)
         port.hops += 1
@@ -343,6 +423,13 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
         if w.choice_count > 0:
             result_ps = now
             break
+    if unlikely(e.fault.code != FAULT_NONE):
+        result_ps = -1
+        if e.fault.time_ps == 0:
+            e.fault.time_ps = before_ps
+            e.fault.node = node
+    w.link_received += arrival - (w.inbox + w.inbox_next)
+    w.inbox_next = arrival - w.inbox
     w.link_sent += hops
     w.packet_hops += hops
     if events > 0:

@@ -19,12 +19,12 @@ from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_ta
 from .deadlock cimport deadlock_checks_before
 from .express cimport express_try
 from .host cimport host_applies, host_visit
-from .inbox cimport inbox_add, inbox_sort
+from .inbox cimport inbox_fetch, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
 from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
 from .stats cimport stats_area, stats_paused
-from .sequence cimport sequence_applies, sequence_run
+from .sequence cimport sequence_applies, sequence_approach, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
@@ -57,11 +57,6 @@ cdef extern from *:
     const int64_t NEVER "FABEMU_NEVER"
 
 
-cdef inline uint64_t arrival_key(const worker_t* w, const packet_t* packet, uint64_t port) noexcept nogil:
-    return event_key(packet.time_ps - w.window_start_ps,
-                     EVENT_PFC if packet_is_of_link(packet) else EVENT_ARRIVAL, 0, port)
-
-
 cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """List the ports with something to do before the limit."""
     cdef int32_t port_id, index
@@ -73,6 +68,7 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
     cdef ps_t time_ps
     cdef ps_t limit_ps = w.limit_ps
     cdef ps_t least_ps = FOREVER
+    # One by one: a wide load of times that were just stored singly would wait for them.
     for port_id in range(e.plan.node_port_start[node], end):
         time_ps = next_ps[port_id]
         if unlikely(time_ps < limit_ps):
@@ -105,7 +101,6 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
     cdef const pending_queue_t* pending
     cdef ps_t time_ps
     cdef uint64_t local
-    cdef const packet_t* packet
     w.heap_count = 0
     w.inbox_count = 0
     w.inbox_next = 0
@@ -113,13 +108,7 @@ cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept 
         port_id = w.due[index]
         port = &e.ports[port_id]
         local = <uint64_t>port.local
-        position = port.head
-        while position != port.tail:
-            packet = &port.ring[position & port.mask]
-            if packet.time_ps >= w.limit_ps:
-                break
-            position += 1
-            inbox_add(e, w, arrival_key(w, packet, local))
+        inbox_fetch(e, w, port)
         if port.kick_ps < w.limit_ps:
             events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
         if unlikely(port.refresh_ps < w.limit_ps):
@@ -341,13 +330,15 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
         if CHECK:
             check_device(e, node)
         return
-    visit_collect(e, w, node)
     if not is_host and sequence_applies(e, node):
+        sequence_approach(e, w, node)
+        visit_collect(e, w, node)
         visit_plain(e, w, node)
         visit_leave(e, w, node)
         if CHECK:
             check_device(e, node)
         return
+    visit_collect(e, w, node)
     while True:
         # The smallest key, and the one that follows it.
         key = NO_KEY

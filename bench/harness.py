@@ -62,7 +62,7 @@ class MeteredEngine:
         """Everything else is the engine's."""
         return getattr(self.engine, name)
 
-    def run(self, stop_ps: int, budget: int) -> int:
+    def run(self, stop_ps: int, budget: int, patience_s: float = 1e9) -> int:
         """Step; the edge of the warm-up is hit exactly."""
         engine = self.engine
         if not self._warm and engine.now_ps >= self._warm_ps:
@@ -72,10 +72,10 @@ class MeteredEngine:
             self.begin_cpu_seconds = cpu_seconds()
         before, begun = cpu_seconds(), time.perf_counter()
         if not self._warm and stop_ps > self._warm_ps:
-            state = int(engine.run(self._warm_ps, budget))
+            state = int(engine.run(self._warm_ps, budget, patience_s))
             # For the caller this is not where it asked to stop.
             return _RUNNING if state == _STOPPED else state
-        state = int(engine.run(stop_ps, budget))
+        state = int(engine.run(stop_ps, budget, patience_s))
         if self._warm:
             self.run_cpu_seconds += cpu_seconds() - before
             self.run_seconds += time.perf_counter() - begun

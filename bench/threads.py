@@ -1,9 +1,10 @@
 """What a second thread brings: `python -m bench.threads`.
 
 A case is stepped three ways by turns, in processes that stay: by one thread; by two processes with one thread each,
-side by side; by two threads. Two threads against one tell the gain on this machine. Against the two processes they tell the
-price of stepping one fabric together, whatever the machine does to two busy cores: where they are two threads of one
-core, or where a neighbour has one of them, that is the only figure of use. All runs of a case must have one digest.
+side by side; by two threads. Two threads against one tell the gain on this machine. Against the two processes they
+tell the price of stepping one fabric together, whatever the machine does to two busy cores: where they are two
+threads of one core, or where a neighbour has one of them, that is the only figure of use. All runs of a case must
+have one digest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The plan as the core sees it: constant flat arrays.
 
-Owns      plan_t, borrowed pointers into the numpy arrays of fabemu.plan.Plan (documented there, same names).
+Owns      plan_t, borrowed pointers into the numpy arrays of fabemu.plan.Plan (documented there, same names); plan_read.
 Invariant nothing in it changes after engine_init, but for `route`: the table of the present epoch.
 """
 from .types cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t
+from .memory cimport pointer
 
 cdef struct nic_profile_t:
     uint8_t cc                      # CC_*
@@ -140,3 +141,97 @@ cdef inline int64_t op_packets(const plan_t* plan, int32_t op) noexcept nogil:
     if size <= plan.mtu_bytes:
         return 1
     return (size + plan.mtu_bytes - 1) // plan.mtu_bytes
+
+
+cdef inline int plan_read(plan_t* p, plan) except -1:
+    """Borrow the arrays of a fabemu.plan.Plan, which must be kept alive; NICs, transport and actions have readers of
+    their own."""
+    cdef int32_t klass
+    p.seed = plan.seed
+    p.until_ps = plan.until_ps
+    p.sample_ps = plan.sample_ps
+    p.scheduler = plan.scheduler
+    p.truncate_ns = plan.truncate_ns
+    p.ns3_buffer = plan.ns3_buffer
+    p.ns3_nic = plan.ns3_nic
+    p.ns3_pfc = plan.ns3_pfc
+    p.round_robin = plan.round_robin
+    p.mtu_bytes = plan.mtu_bytes
+    p.header_bytes = plan.header_bytes
+    p.reth_bytes = plan.reth_bytes
+    p.ack_bytes = max(plan.ack_bytes, plan.frame_min_bytes)
+    p.cnp_bytes = max(plan.cnp_bytes, plan.frame_min_bytes)
+    p.pfc_bytes = max(plan.pfc_bytes, plan.frame_min_bytes)
+    p.wire_overhead_bytes = plan.wire_overhead_bytes
+    p.frame_min_bytes = plan.frame_min_bytes
+    p.pad_bytes = plan.pad_bytes
+    if not 1 <= plan.class_count <= 8:
+        raise ValueError(f"a plan has 1 to 8 classes, not {plan.class_count}")
+    p.class_count = plan.class_count
+    p.node_count = plan.node_count
+    p.host_count = plan.host_count
+    p.port_count = plan.port_count
+    p.qp_count = plan.qp_count
+    p.op_count = plan.op_count
+    p.group_count = plan.group_count
+    p.cnp_class = plan.cnp_class
+    p.lossless_mask = 0
+    for klass in range(p.class_count):
+        if plan.class_lossless[klass]:
+            p.lossless_mask |= <uint32_t>1 << klass
+    p.class_ecn = <const uint8_t*>pointer(plan.class_ecn)
+    p.class_ack = <const uint8_t*>pointer(plan.class_ack)
+    p.node_port_start = <const int32_t*>pointer(plan.node_port_start)
+    p.node_seed = <const uint32_t*>pointer(plan.node_seed)
+    p.node_route_row = <const int32_t*>pointer(plan.node_route_row)
+    p.switch_buffer_bytes = <const int64_t*>pointer(plan.switch_buffer_bytes)
+    p.switch_pool_bytes = <const int64_t*>pointer(plan.switch_pool_bytes)
+    p.switch_latency_ps = <const int64_t*>pointer(plan.switch_latency_ps)
+    p.port_node = <const int32_t*>pointer(plan.port_node)
+    p.port_peer = <const int32_t*>pointer(plan.port_peer)
+    p.port_rate_bps = <const int64_t*>pointer(plan.port_rate_bps)
+    p.port_delay_ps = <const int64_t*>pointer(plan.port_delay_ps)
+    p.port_pause_ps = <const int64_t*>pointer(plan.port_pause_ps)
+    p.port_pfc_response_ps = <const int64_t*>pointer(plan.port_pfc_response_ps)
+    p.pq_static_bytes = <const int64_t*>pointer(plan.pq_static_bytes)
+    p.pq_egress_static_bytes = <const int64_t*>pointer(plan.pq_egress_static_bytes)
+    p.pq_quantum_bytes = <const int32_t*>pointer(plan.pq_quantum_bytes)
+    p.pq_ecn = <const uint8_t*>pointer(plan.pq_ecn)
+    p.switch_class_map = <const uint8_t*>pointer(plan.switch_class_map)
+    p.port_credit = <const uint8_t*>pointer(plan.port_credit)
+    p.pq_credit_bytes = <const int64_t*>pointer(plan.pq_credit_bytes)
+    p.port_credit_refresh_ps = <const int64_t*>pointer(plan.port_credit_refresh_ps)
+    p.credit_bytes = max(plan.credit_bytes, plan.frame_min_bytes)
+    p.pq_egress_alpha_q16 = <const int64_t*>pointer(plan.pq_egress_alpha_q16)
+    p.pq_pmax_q32 = <const int64_t*>pointer(plan.pq_pmax_q32)
+    p.host_group = <const int32_t*>pointer(plan.host_group)
+    p.host_access_port = <const int32_t*>pointer(plan.host_access_port)
+    p.route = <const int32_t*>pointer(plan.route)
+    p.nexthop_start = <const int32_t*>pointer(plan.nexthop_start)
+    p.nexthop_port = <const int32_t*>pointer(plan.nexthop_port)
+    p.host_nic = <const int32_t*>pointer(plan.host_nic)
+    p.qp_src = <const int32_t*>pointer(plan.qp_src)
+    p.qp_dst = <const int32_t*>pointer(plan.qp_dst)
+    p.qp_class = <const uint8_t*>pointer(plan.qp_class)
+    p.qp_hash = <const uint32_t*>pointer(plan.qp_hash)
+    p.qp_ack_hash = <const uint32_t*>pointer(plan.qp_ack_hash)
+    p.qp_op_start = <const int32_t*>pointer(plan.qp_op_start)
+    p.qp_op = <const int32_t*>pointer(plan.qp_op)
+    p.op_kind = <const uint8_t*>pointer(plan.op_kind)
+    p.op_host = <const int32_t*>pointer(plan.op_host)
+    p.op_qp = <const int32_t*>pointer(plan.op_qp)
+    p.op_bytes = <const int64_t*>pointer(plan.op_bytes)
+    p.op_duration_ps = <const int64_t*>pointer(plan.op_duration_ps)
+    p.op_start_ps = <const int64_t*>pointer(plan.op_start_ps)
+    p.op_peer = <const int32_t*>pointer(plan.op_peer)
+    p.op_dependency_count = <const int32_t*>pointer(plan.op_dependency_count)
+    p.op_successor_start = <const int32_t*>pointer(plan.op_successor_start)
+    p.op_successor = <const int32_t*>pointer(plan.op_successor)
+    p.host_op_start = <const int32_t*>pointer(plan.host_op_start)
+    p.host_op = <const int32_t*>pointer(plan.host_op)
+    p.port_rx_xoff_bytes = <const int64_t*>pointer(plan.port_rx_xoff_bytes)
+    p.port_rx_xon_bytes = <const int64_t*>pointer(plan.port_rx_xon_bytes)
+    p.port_rx_buffer_bytes = <const int64_t*>pointer(plan.port_rx_buffer_bytes)
+    p.deadlock_interval_ps = plan.deadlock_interval_ps
+    p.deadlock_stop = plan.deadlock_stop
+    return 0

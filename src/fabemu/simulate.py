@@ -31,7 +31,7 @@ from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, OP_SEND, SCHEDULER_CLASSIC, 
 from fabemu.recorder import Recorder
 from fabemu.result import Run
 from fabemu.run_directory import SCENARIO_FILE, RunDirectory
-from fabemu.threads import Threads, allowed_threads
+from fabemu.threads import Threads, allowed_threads, can_share
 from fabemu.trace import SCHEMA_VERSION, TABLES, TraceNames
 from fabemu.units import parse_time_ps
 from fabemu.version import version
@@ -170,6 +170,8 @@ class Simulation:
             stored = self._store_scenario(inputs)
             self._info = {**self._first_info(), "scenario": stored}
             self._directory.write_info({"status": "running", **self._info})
+            if not can_share(plan) or self._engine_name == "classic":
+                threads = 1
             self._engine = make_engine(plan, packets="packets" in self._tables, threads=threads)
             self._threads = Threads(self._engine, plan, threads)
             self._recorder = Recorder(
@@ -689,7 +691,7 @@ def engine_name(asked: str | None, plan: Plan) -> str:
         There is no such engine, or it cannot step the plan.
     """
     names = ", ".join(ENGINES)
-    if asked is not None and asked not in ENGINES:
+    if asked is not None and not (isinstance(asked, str) and asked in ENGINES):
         raise InputError(f"{asked!r} is no engine: they are {names}")
     if plan.scheduler != SCHEDULER_CREATION:
         return asked or next(iter(ENGINES))

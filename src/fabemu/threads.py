@@ -13,7 +13,7 @@ import numpy as np
 
 from fabemu.errors import InputError
 from fabemu.partition import partition
-from fabemu.plan import Plan
+from fabemu.plan import SCHEDULER_WINDOW, Plan
 
 TRIAL_CALLS = 4
 """Calls of the engine that are timed with either number of threads."""
@@ -56,14 +56,21 @@ def allowed_threads(asked: int | None) -> int:
     most = cores()
     if asked is None:
         return most
+    if not isinstance(asked, int) or isinstance(asked, bool):
+        raise InputError(f"threads = {asked!r}: a whole number from 1 to {most}, or None for what pays")
     if not 1 <= asked <= most:
         cores_text = "1 core" if most == 1 else f"{most} cores"
         range_text = "only 1" if most == 1 else f"1 to {most}"
         raise InputError(
-            f"{asked} thread{'s' if abs(asked) != 1 else ''}: this process may use {cores_text}, so {range_text} can "
+            f"{asked} thread{'s' if asked != 1 else ''}: this process may use {cores_text}, so {range_text} can "
             f"be asked for; leave it out to use what pays. Results never depend on it"
         )
     return asked
+
+
+def can_share(plan: Plan) -> bool:
+    """Whether several threads may step a plan: the compatibility scheduler cannot, nor can links with credits."""
+    return plan.scheduler == SCHEDULER_WINDOW and not bool(plan.port_credit.any())
 
 
 class Threads:

@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -106,8 +105,7 @@ def test_cost_goes_with_scenarios_and_not_with_show(small, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["run", "check"])
-def test_what_does_not_fit_is_refused_within_seconds(huge, tmp_path, name):
-    begun = time.monotonic()
+def test_what_does_not_fit_is_refused_before_anything_is_built(huge, tmp_path, name):
     done = command(name, huge, *(["-o", str(tmp_path / "out")] if name == "run" else []), limit=TWO_GB)
     assert done.returncode == 5
     (line,) = done.stderr.splitlines()
@@ -116,7 +114,6 @@ def test_what_does_not_fit_is_refused_within_seconds(huge, tmp_path, name):
     )
     assert "(ulimit -v)" in line and "--ignore-memory" in line
     assert not (tmp_path / "out").exists()
-    assert time.monotonic() - begun < 60  # seconds, on a machine with nothing else to do
 
 
 def test_memory_can_be_ignored(small):

@@ -11,7 +11,7 @@ from .packet cimport packet_shape, packet_t, packet_words
 from .state cimport engine_t, worker_t, port_t, control_t, control_queue_t
 from .link cimport link_begin, link_commit, link_wire_ps
 from .stats cimport port_touch, stats_sent
-from .wake cimport port_kick
+from .wake cimport hop_noted, port_kick
 
 
 cdef inline uint32_t psn_wire(const engine_t* e, uint64_t number) noexcept nogil:
@@ -58,7 +58,7 @@ cdef inline void host_count(engine_t* e, worker_t* w, port_t* port, int32_t port
     w.packet_hops += 1
     w.sent += 1
     w.sent_bytes += size
-    w.last_hop_ps = now
+    hop_noted(w, now)
 
 
 cdef inline int64_t control_bytes(const engine_t* e, const control_queue_t* queue) noexcept nogil:

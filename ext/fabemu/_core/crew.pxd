@@ -6,7 +6,7 @@ Order     the turn is published after everything that the window reads is set; e
           last write.
 """
 from .types cimport int32_t, uint32_t
-from .state cimport engine_t, worker_t
+from .state cimport engine_t
 
 cdef extern from *:
     """
@@ -16,6 +16,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <stdlib.h>
     #include <time.h>
+    #include <unistd.h>
 
     enum { FABEMU_STEP, FABEMU_REST, FABEMU_LEAVE };
     /* About ten microseconds: a window is over by then, or the other thread has lost its core. */
@@ -30,6 +31,7 @@ cdef extern from *:
         int32_t size;
         void (*step)(void* engine, int32_t worker);
         void* engine;
+        pid_t process;                 /* a child of fork has the memory, and none of the threads */
         pthread_mutex_t lock;
         pthread_cond_t call;
         pthread_t threads[1];          /* size of them */
@@ -118,6 +120,10 @@ cdef extern from *:
     /* Ends the threads and frees the crew. */
     static void fabemu_crew_end(fabemu_crew* crew)
     {
+        if (crew->process != getpid()) {
+            free(crew);
+            return;
+        }
         if (crew->size > 0) {
             fabemu_crew_call(crew);
             fabemu_crew_begin(crew, FABEMU_LEAVE);
@@ -141,6 +147,7 @@ cdef extern from *:
         crew->size = 0;
         crew->step = step;
         crew->engine = engine;
+        crew->process = getpid();
         pthread_mutex_init(&crew->lock, NULL);
         pthread_cond_init(&crew->call, NULL);
         /* Signals are for the interpreter's main thread. */

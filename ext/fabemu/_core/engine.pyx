@@ -80,6 +80,7 @@ assert sizeof(port_t) == 128 and sizeof(queue_t) == 192
 
 cdef enum:
     WINDOW_PS_MAX = 16777216
+    THREADS_MAX = 1024
 
 
 cdef void worker_step(void* engine, int32_t index) noexcept nogil:
@@ -126,6 +127,9 @@ cdef class Engine:
     def __cinit__(self, plan, *, bint packets=0, bint express=1, bint shortcuts=1, int window_divisor=1, int threads=1):
         cdef const plan_t* p
         cdef int32_t host
+        if not 1 <= threads <= THREADS_MAX or window_divisor < 1:
+            raise ValueError(f"an engine has 1 to {THREADS_MAX} threads and a window divisor of 1 or more, "
+                             f"not {threads} and {window_divisor}")
         self.e = <engine_t*>calloc(1, sizeof(engine_t))
         if self.e == NULL:
             raise MemoryError("the engine does not fit")
@@ -160,24 +164,32 @@ cdef class Engine:
             A number is out of the range that the engine was made for, or the engine cannot be shared: the classic and
             the compatibility scheduler run one event after the other, and credits are known to both ends of a link.
         OSError
-            The system gives no more threads.
+            The system gives no more threads; the devices stay with those that had them.
         MemoryError
             No memory for the mail between threads.
         """
         cdef engine_t* e = self.e
-        owners = np.ascontiguousarray(owners, dtype="i4")
-        cdef int32_t count = int(owners.max(initial=0)) + 1
-        if len(owners) != e.plan.node_count or owners.min(initial=0) < 0 or count > e.worker_count:
-            raise ValueError(f"each of {e.plan.node_count} devices has a thread from 0 to {e.worker_count - 1}")
-        if count > 1 and not self.can_share:
+        cdef crew_t* crew = <crew_t*>e.crew
+        cdef int32_t count
+        owners = np.asarray(owners)
+        if (owners.shape != (e.plan.node_count,) or owners.dtype.kind not in "iu" or owners.min(initial=0) < 0
+                or owners.max(initial=0) >= e.worker_count):
+            raise ValueError(f"each of {e.plan.node_count} devices has a thread from 0 to {e.worker_count - 1}, "
+                             "as one array of whole numbers")
+        if owners.max(initial=0) > 0 and not self.can_share:
             raise ValueError("this engine runs on one thread only")
-        if e.crew != NULL and (<crew_t*>e.crew).size != count - 1:
-            crew_end(<crew_t*>e.crew)
-            e.crew = NULL
-        if count > 1 and e.crew == NULL:
-            e.crew = crew_new(e, worker_step, count - 1)
-            if e.crew == NULL:
+        owners = np.ascontiguousarray(owners, dtype="i4")
+        count = int(owners.max(initial=0)) + 1
+        if crew != NULL and crew.size != count - 1:
+            crew = NULL
+        if count > 1 and crew == NULL:
+            crew = crew_new(e, worker_step, count - 1)
+            if crew == NULL:
                 raise OSError(f"the system gives no {count - 1} threads")
+        if e.crew != crew:
+            if e.crew != NULL:
+                crew_end(<crew_t*>e.crew)
+            e.crew = crew
         workers_share(e, <const int32_t*>pointer(owners), count)
 
     @property
@@ -740,7 +752,7 @@ cdef class Engine:
         shape.lossless_count = e.lossless_count
         for index in range(p.node_count - p.host_count):
             shape.port_pairs += <int64_t>e.switches[index].port_count * e.switches[index].port_count
-        for index in range(p.port_count):
+        for index in range(p.port_count + e.mailbox_count):
             rings += (<int64_t><uint32_t>(e.ports[index].mask + 1)) * sizeof(packet_t)
         for index in range(e.worker_count):
             queues += e.workers[index].block_bytes

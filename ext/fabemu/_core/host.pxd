@@ -1,6 +1,6 @@
 """A host with one port, stepped by itself: what the window engine would do, without keys to sort.
 
-Owns      host_applies, host_visit.
+Owns      host_applies, host_visit; what is fetched ahead of a visit.
 Invariant arrivals of one link come in order, and a single port needs no order among ports; so the next event is the
           least of five times, and a tie of two goes by class. It leaves the very state that visiting by keys would.
 Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
@@ -20,23 +20,25 @@ cdef inline bint host_applies(const engine_t* e, int32_t node) noexcept nogil:
             and e.plan.node_port_start[node + 1] - e.plan.node_port_start[node] == 1)
 
 
+cdef inline void host_sight(const engine_t* e, int32_t node) noexcept nogil:
+    """Have fetched what leads to the state of a host that will be visited after the next."""
+    cdef int32_t port_id = e.plan.node_port_start[node]
+    cdef int32_t klass
+    prefetch(&e.ports[port_id])
+    prefetch(&e.ports[port_id].ring)
+    prefetch(&e.hosts[node])
+    prefetch(&e.hosts[node].timers)
+    for klass in range(e.plan.class_count):
+        prefetch(&e.outboxes[<int64_t>port_id * e.plan.class_count + klass])
+
+
 cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
-    """Have the state of a host fetched that will be visited soon: of the one after it, what leads there."""
-    cdef const port_t* port
-    cdef const host_t* host
+    """Have the state of a host fetched that will be visited next."""
+    cdef int32_t port_id = e.plan.node_port_start[node]
+    cdef const port_t* port = &e.ports[port_id]
+    cdef const host_t* host = &e.hosts[node]
     cdef const outbox_t* box
-    cdef int32_t port_id, klass
-    if node + 1 < e.plan.host_count:
-        port_id = e.plan.node_port_start[node + 1]
-        prefetch(&e.ports[port_id])
-        prefetch(&e.ports[port_id].ring)
-        prefetch(&e.hosts[node + 1])
-        prefetch(&e.hosts[node + 1].timers)
-        prefetch(&e.outboxes[<int64_t>port_id * e.plan.class_count])
-        prefetch(&e.outboxes[<int64_t>port_id * e.plan.class_count + 1].ready)
-    port_id = e.plan.node_port_start[node]
-    port = &e.ports[port_id]
-    host = &e.hosts[node]
+    cdef int32_t klass
     prefetch(&port.ring[port.head & port.mask])
     prefetch(&port.ring[(port.head + 2) & port.mask])
     prefetch(&port.ring[(port.head + 4) & port.mask])
@@ -71,11 +73,6 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     cdef ps_t event_ps = 0
     cdef int64_t arrivals = 0
     cdef int64_t events = 0
-    prefetch(&port.ring[port.head & port.mask])
-    prefetch(&port.ring[(port.head + 2) & port.mask])
-    prefetch(&port.ring[(port.head + 4) & port.mask])
-    if node + 1 < e.plan.host_count:
-        host_approach(e, node + 1)
     w.lone = True
     host.op_key_ps = host_next_op_ps(e, node)
     host.timer_key_ps = host.timers.entries[0].time_ps if host.timers.count > 0 else FOREVER

@@ -14,7 +14,7 @@ from .rng cimport loss_draw
 from .state cimport engine_t, worker_t, port_t
 from .trace cimport packet_row_t, record_append
 from .mail cimport mail_grow, mail_note
-from .wake cimport wake_at
+from .wake cimport hop_noted, wake_at
 
 
 cdef extern from *:
@@ -208,6 +208,7 @@ cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t po
         e.fault.time_ps = now
         e.fault.node = burst.port.node
         e.fault.port = port_id
+        return
     if unlikely(burst.tail - burst.head == burst.mask + 1):
         if not link_grow(e, w, burst.port.peer, burst.head):
             return
@@ -242,6 +243,6 @@ cdef inline void burst_close(engine_t* e, worker_t* w, burst_t* burst) noexcept 
     port.sent_bytes += burst.bytes
     w.link_sent += count
     w.packet_hops += count
-    w.last_hop_ps = burst.start_ps
+    hop_noted(w, burst.start_ps)
     burst.receiver.tail = burst.tail
     link_announce(e, w, port, burst.first == burst.head, burst.ring[burst.first & burst.mask].time_ps)

@@ -21,7 +21,7 @@ from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
 from .queue cimport queue_append, queue_remove
 from .stats cimport port_touch, stats_area, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
-from .wake cimport events_count, port_expect, port_kick
+from .wake cimport hop_noted, events_count, port_expect, port_kick
 
 cdef extern from *:
     """
@@ -417,7 +417,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
         port.hops += 1
         port.sent_bytes += size
         hops += 1
-        w.last_hop_ps = now
+        hop_noted(w, now)
         stats_sent(queue, size)
         port_touch(e, w, port_id)
         if w.choice_count > 0:

@@ -20,7 +20,7 @@ from .queue cimport queue_append, queue_remove
 from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
 from .stats cimport drop_record, port_touch, stats_area, stats_sent
 from .ties cimport sort_ports
-from .wake cimport port_kick
+from .wake cimport hop_noted, port_kick
 from .watch cimport WATCHDOG_DROP, WATCHDOG_FORWARD, watch_changed, watch_in_storm
 
 cdef inline uint8_t switch_mark(engine_t* e, worker_t* w, queue_t* queue, int32_t port_id, int32_t klass,
@@ -46,7 +46,7 @@ cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     port.hops += 1
     port.sent_bytes += packet.size
     w.packet_hops += 1
-    w.last_hop_ps = now
+    hop_noted(w, now)
     stats_sent(queue, packet.size)
     port_touch(e, w, port_id)
     link_commit(e, w, port, port_id, place, packet_words(packet.qp, packet.psn),

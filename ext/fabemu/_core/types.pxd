@@ -10,8 +10,9 @@ ctypedef int64_t ps_t
 cdef extern from *:
     """
     #define FABEMU_FOREVER (((int64_t)1) << 62)
-    #define FABEMU_PREFETCH(p) __builtin_prefetch((p), 0, 3)
-    #define FABEMU_PREFETCH_WRITE(p) __builtin_prefetch((p), 1, 3)
+    /* The empty statement keeps compilers from taking a function that only prefetches for one without effect. */
+    #define FABEMU_PREFETCH(p) do { __builtin_prefetch((p), 0, 3); __asm__ __volatile__(""); } while (0)
+    #define FABEMU_PREFETCH_WRITE(p) do { __builtin_prefetch((p), 1, 3); __asm__ __volatile__(""); } while (0)
     #define FABEMU_LIKELY(x) __builtin_expect(!!(x), 1)
     #define FABEMU_UNLIKELY(x) __builtin_expect(!!(x), 0)
     #ifndef FABEMU_CHECK

@@ -21,6 +21,12 @@ cdef inline void events_count(worker_t* w, int64_t count, ps_t now) noexcept nog
         w.last_event_ps = now
 
 
+cdef inline void hop_noted(worker_t* w, ps_t now) noexcept nogil:
+    """A packet starts at `now`; devices of a window are visited one after the other, so times may go back."""
+    if now > w.last_hop_ps:
+        w.last_hop_ps = now
+
+
 cdef inline worker_t* worker_of(engine_t* e, int32_t node) noexcept nogil:
     """Who steps a device."""
     return e.workers[e.node_worker[node]]

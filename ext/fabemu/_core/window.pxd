@@ -18,7 +18,7 @@ from .check cimport check_device
 from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_take
 from .deadlock cimport deadlock_checks_before
 from .express cimport express_try
-from .host cimport host_applies, host_visit
+from .host cimport host_applies, host_approach, host_sight, host_visit
 from .inbox cimport inbox_fetch, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
@@ -487,12 +487,25 @@ cdef inline void close_intervals_before(engine_t* e, worker_t* w, ps_t time_ps) 
             e.sample_start_ps = time_ps // sample_ps * sample_ps
 
 
+cdef inline void visit_ahead(const engine_t* e, int32_t first, uint64_t bits) noexcept nogil:
+    """Have the state of the hosts fetched whose turn comes next: those of the lowest two bits, counted from `first`."""
+    cdef int32_t node = first + ctz64(bits)
+    if node >= e.plan.host_count or e.plan.node_port_start[node] == e.plan.node_port_start[node + 1]:
+        return
+    host_approach(e, node)
+    bits &= bits - 1
+    node = first + ctz64(bits | <uint64_t>1 << 63)
+    if node < e.plan.host_count and e.plan.node_port_start[node] < e.plan.node_port_start[node + 1]:
+        host_sight(e, node)
+
+
 cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) noexcept nogil:
     """Visit every device that is flagged in a slot of the wheel, in the order of their numbers."""
     cdef uint64_t* words = &w.wheel[slot * w.wheel_words]
     cdef uint64_t* tops = &w.wheel_top[slot * w.wheel_tops]
     cdef int64_t top, word
     cdef uint64_t filled, bits
+    cdef int32_t node
     for top in range(w.wheel_tops):
         filled = tops[top]
         while filled:
@@ -503,8 +516,11 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
             if clear:
                 words[word] = 0
             while bits:
-                visit_device(e, w, <int32_t>(64 * word + ctz64(bits)))
+                node = <int32_t>(64 * word + ctz64(bits))
                 bits &= bits - 1
+                if bits and node < e.plan.host_count:
+                    visit_ahead(e, <int32_t>(64 * word), bits)
+                visit_device(e, w, node)
                 if unlikely(e.fault.code != FAULT_NONE):
                     return
         if clear:

@@ -68,7 +68,13 @@ class Forecast:
         inertia = _INERTIA * self._total
         if self._until_ps < FOREVER_PS:
             seen = (packet_hops - before_hops + inertia) / max(predicted - before_predicted + inertia, 1.0)
-            left = (self._total - predicted) * seen if now_ps < self._until_ps else 0.0
+            left = max(0.0, self._total - predicted) * seen
+            if now_ps >= self._until_ps:
+                left = 0.0
+            elif now_ps > 0:
+                # Where nothing was predicted to happen any more, what goes on may go on to the end as it has so far.
+                rest = packet_hops * (self._until_ps / now_ps - 1)
+                left = max(left, rest) if packet_hops > self._total or predicted >= self._total else left
         elif packet_hops < self._total:
             left = self._total - packet_hops
         else:

@@ -30,7 +30,8 @@ def read_text(source: str) -> str:
         if not stat.S_ISREG(mode):
             raise ScenarioError(Problem(source, "", f"is {_file_kind(mode)}, not a regular file"))
         with open(source, "rb") as file:
-            raw = file.read(FILE_BYTES_MAX + 1)
+            # As large as it says it is: a buffer of the limit would be made before the first byte is read.
+            raw = file.read(min(os.fstat(file.fileno()).st_size, FILE_BYTES_MAX) + 1)
     except (OSError, ValueError) as error:
         if isinstance(error, ScenarioError):
             raise

@@ -20,7 +20,7 @@ from fabemu._core.engine import Engine
 
 from bench.cases import CASES, build
 from fabemu.plan import Plan
-from fabemu.simulate import TRACE_LEVELS, Simulation
+from fabemu.simulate import TRACE_LEVELS, Simulation, peak_memory_bytes
 
 _RUNNING, _STOPPED = 0, 1  # what Engine.run returns
 ROOT = Path(__file__).resolve().parents[1]
@@ -165,7 +165,7 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads:
         # Last, so that it covers imports, compiling, tracing and what this function itself does.
         "process_cpu_seconds": cpu_seconds(),
         "process_hops_per_cpu_second": totals["packet_hops"] / cpu_seconds(),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory_bytes(),
     }
 
 

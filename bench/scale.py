@@ -84,7 +84,7 @@ def run_whole(size: Size) -> dict[str, Any]:
     from fabemu.compile import compile_plan
     from fabemu.lint import lint
     from fabemu.scenario import scenario_from_dict
-    from fabemu.simulate import Simulation
+    from fabemu.simulate import Simulation, peak_memory_bytes
 
     done("start")  # of Python too
     text = _scenario(size, [{"kind": "permutation", "size": "10MB"}], f"{size.until_us}us")
@@ -117,7 +117,7 @@ def run_whole(size: Size) -> dict[str, Any]:
         "idle_bytes_per_host": sum(idle.values()) / size.hosts,
         "idle_resident_bytes_per_host": (resident - before) / size.hosts,
         "busy_bytes_per_host": sum(busy.values()) / size.hosts,
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory_bytes(),
         "packet_hops": run.info["totals"]["packet_hops"],
         "hops_per_cpu_second": run.info["packet_hops_per_cpu_second"],
         "rows": rows,

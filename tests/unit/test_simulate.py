@@ -2,6 +2,8 @@
 
 import functools
 import json
+import subprocess
+import sys
 
 import pytest
 from fake_engine import STEP_PS, FakeEngine
@@ -226,3 +228,11 @@ def test_the_root_of_an_incast_is_the_receivers_port(tmp_path):
     assert summary.pause_roots.ports[0].port in ("sw1->h8", "sw0->sw1")
     assert {"sw1->h8", "h0->sw0"} <= set(run.ports["port"].to_pylist())
     assert summary.pauses is not None and summary.pauses.count == run.info["totals"]["xoffs"]
+
+
+def test_peak_memory_is_that_of_this_process_and_not_of_the_one_that_started_it():
+    command = "from fabemu.simulate import peak_memory_bytes; print(peak_memory_bytes())"
+    ballast = bytearray(400 * 2**20)
+    ballast[::4096] = b"x" * len(ballast[::4096])
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert 10 * 2**20 < int(done.stdout) < 300 * 2**20

@@ -10,8 +10,9 @@ from fabemu.plan import Plan
 def partition(plan: Plan, count: int, load: np.ndarray | None = None) -> np.ndarray:
     """Share the devices of a fabric among threads.
 
-    Hosts go in blocks, those of one access switch together; a switch goes where most of its cables lead that are shared
-    out already, and of equals to the thread with the least load. So pods stay whole, and spines are spread.
+    Hosts go in blocks, those of one access switch together, or of one scale-up domain where there are any; a switch
+    goes where most of its cables lead that are shared out already, and of equals to the thread with the least load. So
+    pods stay whole, and spines are spread.
 
     Parameters
     ----------
@@ -58,13 +59,24 @@ def _share_hosts(
 ) -> None:
     """Cut the hosts into blocks that cost the same with their access switches; groups of hosts stay whole."""
     hosts = plan.host_count
-    groups = int(plan.host_group.max(initial=-1)) + 1
-    weight = np.bincount(plan.host_group, cost[:hosts], minlength=groups)
+    group = _host_blocks(plan)
+    groups = int(group.max(initial=-1)) + 1
+    weight = np.bincount(group, cost[:hosts], minlength=groups)
     # A switch's cost is split over its cables to hosts.
     access = (near >= hosts) & (far < hosts)
     degree = np.bincount(near[access], minlength=plan.node_count)
-    weight += np.bincount(plan.host_group[far[access]], cost[near[access]] / degree[near[access]], minlength=groups)
+    weight += np.bincount(group[far[access]], cost[near[access]] / degree[near[access]], minlength=groups)
     ends = np.cumsum(weight)
     middle = ends - weight / 2
     block = np.minimum((middle / max(ends[-1] if groups else 0, 1e-300) * count).astype(np.int32), count - 1)
-    owner[:hosts] = block[plan.host_group]
+    owner[:hosts] = block[group]
+
+
+def _host_blocks(plan: Plan) -> np.ndarray:
+    """(H,) number of the block of hosts that each belongs to, in order of their first hosts."""
+    if not (plan.host_domain >= 0).any():
+        return plan.host_group
+    alone = plan.host_domain < 0
+    # Domains are named by a host, so a host without one can stand for itself.
+    name = np.where(alone, np.arange(plan.host_count), plan.host_domain)
+    return np.unique(name, return_inverse=True)[1].reshape(-1)

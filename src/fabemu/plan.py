@@ -17,7 +17,7 @@ CLASSES_MAX = 8
 FOREVER_PS = 2**62
 """A time that never comes."""
 
-OP_SEND, OP_RECV, OP_CALC = 0, 1, 2
+OP_SEND, OP_RECV, OP_CALC, OP_SCALE_UP = 0, 1, 2, 3
 CC_NONE, CC_FIXED, CC_DCQCN_PAPER, CC_DCQCN_ADAPTER = 0, 1, 2, 3
 NOTIFY_CNP, NOTIFY_ECHO = 0, 1
 SCHEDULER_WINDOW, SCHEDULER_CLASSIC, SCHEDULER_CREATION = 0, 1, 2
@@ -216,6 +216,11 @@ class Plan:
     nic_selective_window: np.ndarray = _option("i4", "nic", 1024)  # (K,) packets
     psn_start: int = 0  # packet number 0 is this on the wire
 
+    # Scale-up domains: hosts that also reach each other without the fabric, by operations of kind OP_SCALE_UP.
+    host_domain: np.ndarray = _option("i4", "host", NONE)  # (H,) first host of the domain; NONE = of none
+    host_scale_up_rate_bps: np.ndarray = _option("i8", "host")  # (H,) in each direction
+    host_scale_up_latency_ps: np.ndarray = _option("i8", "host")  # (H,) from the host to any other of its domain
+
     def __post_init__(self) -> None:
         """Convert every array to its contiguous dtype and make it read-only.
 
@@ -223,6 +228,7 @@ class Plan:
         """
         lengths = {
             "none": 0,
+            "host": self.host_count,
             "port": self.port_count,
             "pq": self.port_count * self.class_count,
             "switch": self.node_count - self.host_count,
@@ -273,6 +279,12 @@ class Plan:
     def op_count(self) -> int:
         """Operations."""
         return len(self.op_kind)
+
+    @property
+    def message_count(self) -> int:
+        """Operations up to the last that sends: what is known of messages is kept for so many."""
+        sends = np.flatnonzero((self.op_kind == OP_SEND) | (self.op_kind == OP_SCALE_UP))
+        return int(sends[-1]) + 1 if len(sends) else 0
 
     def digest(self) -> str:
         """SHA-256 over every field, in hex: the identity of a run."""

@@ -14,6 +14,7 @@ from fabemu.plan import (
     NOTIFY_CNP,
     OP_CALC,
     OP_RECV,
+    OP_SCALE_UP,
     OP_SEND,
     ROUTE_LOCAL,
     ROUTE_NONE,
@@ -135,7 +136,7 @@ class NicSpec:
 
 @dataclass
 class Operation:
-    """A send (with qp), a recv (with peer) or a calc (with duration)."""
+    """A send (with qp), a recv (with peer), a calc (with duration) or a message inside a domain (with peer)."""
 
     kind: int
     host: int
@@ -180,6 +181,22 @@ class Work:
 
     def recv(self, send: int, start_ps: int = 0, after: Sequence[int] = ()) -> int:
         host = self.qps[self.operations[send].qp].dst
+        return self._recv_at(host, send, start_ps, after)
+
+    def scale_up(
+        self,
+        src: int,
+        dst: int,
+        size: int,
+        start_ps: int = 0,
+        after: Sequence[int] = (),
+        recv_after: Sequence[int] = (),
+    ) -> tuple[int, int]:
+        """A message inside a domain and its recv."""
+        send = self.add(Operation(OP_SCALE_UP, src, size=size, start_ps=start_ps, after=list(after)))
+        return send, self._recv_at(dst, send, 0, recv_after)
+
+    def _recv_at(self, host: int, send: int, start_ps: int, after: Sequence[int]) -> int:
         recv = self.add(Operation(OP_RECV, host, peer=send, start_ps=start_ps, after=list(after)))
         self.operations[send].peer = recv
         return recv

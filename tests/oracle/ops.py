@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from tests.oracle.scale_up import ScaleUp
+
 if TYPE_CHECKING:
     from tests.oracle.nic import Nic
 
-SEND, RECV, CALC = range(3)
+SEND, RECV, CALC, SCALE_UP = range(4)
 NOT_RUN, POSTED, DONE, FAILED = range(4)
 
 
@@ -39,20 +41,25 @@ class Runner:
         start, end = self.plan.host_op_start[nic.node : nic.node + 2]
         self.due = [(self.plan.op_start_ps[op], op) for op in self.plan.host_op[start:end]]
         heapq.heapify(self.due)
+        self.scale_up = ScaleUp(nic)
 
     def next_due(self) -> int | None:
-        return self.due[0][0] if self.due else None
+        times = [self.due[0][0] if self.due else None, self.scale_up.next_due()]
+        return min((at for at in times if at is not None), default=None)
 
     def run(self, now: int) -> None:
-        while self.due and self.due[0][0] <= now:
+        while True:
+            self.scale_up.receive(now)
+            if not self.due or self.due[0][0] > now:
+                return
             at, op_id = heapq.heappop(self.due)
             assert at == now, "an operation is late"
             operation = self.operations[op_id]
             if operation.status == NOT_RUN:
                 self.post(operation, now)
             elif operation.status == POSTED:
-                # Only a calc comes back here: its duration is over.
-                assert self.plan.op_kind[op_id] == CALC
+                # A calc whose duration is over, or a message that has left for its domain.
+                assert self.plan.op_kind[op_id] in (CALC, SCALE_UP)
                 self.complete(operation, now)
 
     def post(self, operation: Operation, now: int) -> None:
@@ -61,6 +68,8 @@ class Runner:
         kind = self.plan.op_kind[operation.id]
         if kind == SEND:
             self.nic.post_send(operation.id, now)
+        elif kind == SCALE_UP:
+            heapq.heappush(self.due, (self.scale_up.post(operation.id, now), operation.id))
         elif kind == CALC:
             heapq.heappush(self.due, (now + self.plan.op_duration_ps[operation.id], operation.id))
         elif self.operations[self.plan.op_peer[operation.id]].delivered_ps >= 0:

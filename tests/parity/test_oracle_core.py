@@ -34,6 +34,19 @@ def test_core_agrees_with_the_oracle(plan: Plan) -> None:
 
 
 @example_settings(0.3)
+@given(plans(always=frozenset({"scale-up"})))
+def test_messages_inside_domains_agree_with_the_oracle(plan: Plan) -> None:
+    plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
+    tag(oracle)
+    core = run_core(plan)
+    assert_same(plan, oracle, core)
+    assert [verdict for verdict in core.verdicts if not verdict[1]] == []
+    classic = run_core(plan, scheduler=SCHEDULER_CLASSIC)
+    assert_same(plan, oracle, classic, "SCHEDULER_CLASSIC")
+    assert classic.digest == core.digest
+
+
+@example_settings(0.3)
 @given(plans(), st.integers(1, 5), st.sampled_from([1, 7, 100, 10**6]), st.integers(1, 10**9))
 def test_results_do_not_depend_on_budgets_stops_or_windows(plan: Plan, divisor: int, budget: int, step_ps: int) -> None:
     plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
@@ -90,7 +103,14 @@ def test_results_do_not_depend_on_threads(plan: Plan, seed: int, budget: int, st
     plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
     draw = np.random.default_rng(seed)
     steps = itertools.repeat((max(step_ps, oracle.end_ps // 50), budget), 50)
-    shared = run_core(plan, steps=steps, owners=lambda: draw.integers(0, draw.integers(1, 5), plan.node_count))
+    in_domain = np.flatnonzero(plan.host_domain >= 0)
+
+    def owners() -> np.ndarray:
+        drawn = draw.integers(0, draw.integers(1, 5), plan.node_count)
+        drawn[in_domain] = drawn[plan.host_domain[in_domain]]
+        return drawn
+
+    shared = run_core(plan, steps=steps, owners=owners)
     assert_same(plan, oracle, shared, f"threads {seed}")
     assert [verdict for verdict in shared.verdicts if not verdict[1]] == []
     assert shared.digest == run_core(plan).digest

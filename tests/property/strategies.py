@@ -15,6 +15,7 @@ from fabemu.plan import (
     CC_FIXED,
     CC_NONE,
     FOREVER_PS,
+    NONE,
     NOTIFY_CNP,
     NOTIFY_ECHO,
     VERB_READ,
@@ -37,7 +38,7 @@ from tests.oracle.simulator import OracleResult
 from tests.property import incidents
 
 EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "300"))
-FEATURES = frozenset({"verbs", "selective", "psn-start"}) | incidents.FEATURES
+FEATURES = frozenset({"verbs", "selective", "psn-start", "scale-up"}) | incidents.FEATURES
 """Incidents and options that plans can be drawn with."""
 IN_CORE = FEATURES
 """Those that the core has."""
@@ -197,9 +198,15 @@ def nics(draw: st.DrawFn, unit: int, rate_bps: int, frame_max: int) -> NicSpec:
 
 @st.composite
 def workloads(
-    draw: st.DrawFn, pairs: list[tuple[int, int]], class_count: int, mtu: int, unit: int, features: frozenset[str]
+    draw: st.DrawFn,
+    pairs: list[tuple[int, int]],
+    class_count: int,
+    mtu: int,
+    unit: int,
+    features: frozenset[str],
+    domain: list[int],
 ) -> Work:
-    """Sends on own and shared QPs, with calcs, receives and dependencies among them."""
+    """Sends on own and shared QPs, with calcs, receives and dependencies among them; messages inside the domain."""
     work = Work()
     verbs = [VERB_WRITE]
     if "verbs" in features:
@@ -236,6 +243,10 @@ def workloads(
             recv = work.recv(send, draw(starts), earlier(receiver))
             if draw(st.booleans()):
                 work.calc(receiver, draw(st.sampled_from([0, unit])), 0, [recv])
+        for _ in range(draw(st.sampled_from([0, 0, 1, 3])) if domain else 0):
+            source, receiver = draw(st.permutations(domain))[:2]
+            size = draw(st.sampled_from([0, 1, 1000, 10 * mtu, 10 * mtu, 1000 * mtu]))
+            work.scale_up(source, receiver, size, draw(starts), earlier(source), earlier(receiver))
     return work
 
 
@@ -315,7 +326,15 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset
         extra["truncate_ns"] = True
     if "psn-start" in features:
         extra["psn_start"] = draw(st.sampled_from([0, 12_345, 2**24 - 1, 2**24 - 20]))
-    work = draw(workloads(pairs, class_count, mtu, unit, features)) if pairs else Work()
+    domain: list[int] = []
+    if "scale-up" in features and hosts > 1:
+        domain = draw(st.lists(st.integers(0, hosts - 1), min_size=2, max_size=hosts, unique=True))
+        rates = [draw(st.sampled_from([rate, 10 * rate, 7 * GBPS + 1])) for _ in range(hosts)]
+        latencies = [draw(st.sampled_from([unit, 5 * unit, 1, 10**6])) for _ in range(hosts)]
+        extra["host_domain"] = [min(domain) if host in domain else NONE for host in range(hosts)]
+        extra["host_scale_up_rate_bps"] = rates
+        extra["host_scale_up_latency_ps"] = latencies
+    work = draw(workloads(pairs, class_count, mtu, unit, features, domain)) if pairs else Work()
     event("fabric " + kind)
     plan = build_plan(
         hosts,
@@ -392,6 +411,7 @@ def tag(result: OracleResult) -> None:
         "QP failure": counts["failed_qps"] > 0,
         "tied arrivals": counts["tied_arrivals"] > 0,
         "merged answers": counts["merged_answers"] > 0,
+        "message inside a domain": counts["scale_up_messages"] > 0,
         "run cut before drained": not result.drained,
         "all done": all(status == 2 for status in result.ops["status"]),
     }

@@ -50,6 +50,7 @@ PLAN = SimpleNamespace(
     host_count=4,
     port_count=8,
     host_group=np.arange(4),
+    host_domain=np.full(4, -1),
     port_node=np.array([0, 1, 2, 3, 4, 4, 4, 4]),
     port_peer=np.array([4, 5, 6, 7, 0, 1, 2, 3]),
     node_port_start=np.array([0, 1, 2, 3, 4, 8]),

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ,
+from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, OP_SCALE_UP, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ,
                      WATCH_RECORD)
 from .action cimport actions_init
 from .crew cimport crew_end, crew_new, crew_t
@@ -28,6 +28,7 @@ from .plan cimport nic_profile_t, op_packets, plan_read, plan_t
 from .rng cimport fold64
 from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t, ready_t,
                      record_buffer_t, rx_t, switch_t, timed_t, worker_t)
+from .scale_up cimport domains_are_whole, scale_ups_make
 from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .transport cimport transport_holds, transport_init
@@ -179,6 +180,8 @@ cdef class Engine:
         if owners.max(initial=0) > 0 and not self.can_share:
             raise ValueError("this engine runs on one thread only")
         owners = np.ascontiguousarray(owners, dtype="i4")
+        if e.scale_ups != NULL and not domains_are_whole(e, <const int32_t*>pointer(owners)):
+            raise ValueError("the hosts of one scale-up domain are stepped by one thread")
         count = int(owners.max(initial=0)) + 1
         if crew != NULL and crew.size != count - 1:
             crew = NULL
@@ -207,6 +210,9 @@ cdef class Engine:
         cdef plan_t* p = &self.e.plan
         cdef int32_t klass
         plan_read(p, plan)
+        p.has_scale_up = bool((plan.op_kind == OP_SCALE_UP).any())
+        if p.has_scale_up and plan.scheduler == SCHEDULER_CREATION:
+            raise ValueError("the compatibility scheduler knows no scale-up")
         for klass in range(p.class_count):
             self.e.lossless_index[klass] = self.e.lossless_count
             self.e.lossless_count += (p.lossless_mask >> klass) & 1
@@ -339,6 +345,8 @@ cdef class Engine:
             e.hosts[node].next_op = p.host_op_start[node]
             e.hosts[node].timer_key_ps = FOREVER
             e.hosts[node].op_key_ps = FOREVER
+        if p.has_scale_up:
+            scale_ups_make(e)
         e.outboxes = <outbox_t*>zeroed(&e.arena, <size_t>e.host_port_count * p.class_count, sizeof(outbox_t))
         for index in range(<int64_t>e.host_port_count * p.class_count):
             e.outboxes[index].control.mask = <uint32_t>0xffffffff
@@ -352,16 +360,16 @@ cdef class Engine:
         if p.has_read:
             e.read_max = <uint64_t*>zeroed(&e.arena, p.qp_count, sizeof(uint64_t))
         e.op_posted_ps = times(&e.arena, p.op_count, -1)
-        e.op_first_ps = times(&e.arena, p.op_count, -1)
-        e.op_delivered_ps = times(&e.arena, p.op_count, -1)
+        e.op_first_ps = times(&e.arena, p.message_count, -1)
+        e.op_delivered_ps = times(&e.arena, p.message_count, -1)
         e.op_done_ps = times(&e.arena, p.op_count, -1)
         e.op_status = <uint8_t*>zeroed(&e.arena, p.op_count, 1)
         e.op_waiting = <int32_t*>zeroed(&e.arena, p.op_count, sizeof(int32_t))
         memcpy(e.op_waiting, p.op_dependency_count, p.op_count * sizeof(int32_t))
-        e.op_packets = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
-        e.op_retransmissions = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
-        e.op_cnps = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
-        e.op_marks = <int64_t*>zeroed(&e.arena, p.op_count, sizeof(int64_t))
+        e.op_packets = <int64_t*>zeroed(&e.arena, p.message_count, sizeof(int64_t))
+        e.op_retransmissions = <int64_t*>zeroed(&e.arena, p.message_count, sizeof(int64_t))
+        e.op_cnps = <int64_t*>zeroed(&e.arena, p.message_count, sizeof(int64_t))
+        e.op_marks = <int64_t*>zeroed(&e.arena, p.message_count, sizeof(int64_t))
         e.stuck_mask = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
         e.deadlock_next_ps = p.deadlock_interval_ps if p.deadlock_interval_ps > 0 else FOREVER
         if np.isin(plan.action_kind, HOST_ACTIONS).any():
@@ -385,6 +393,10 @@ cdef class Engine:
                 least_ps = ahead_ps
         if p.port_count == 0:
             least_ps = 1000000
+        if self.e.scale_ups != NULL:
+            for port in range(p.host_count):
+                if p.host_domain[port] >= 0 and p.host_scale_up_latency_ps[port] < least_ps:
+                    least_ps = p.host_scale_up_latency_ps[port]
         # Short enough for signals to be served between two. A power of two makes the window of a time a shift.
         least_ps = max(1, min(least_ps, WINDOW_PS_MAX) // divisor)
         while <ps_t>2 << self.e.window_shift <= least_ps:
@@ -563,10 +575,11 @@ cdef class Engine:
             "events": self._take(&w.event_rows, _EVENT),
         }
 
-    cdef _copy_i8(self, int64_t* data):
-        values = np.empty(self.e.plan.op_count, dtype="i8")
+    cdef _copy_i8(self, const int64_t* data, int64_t count, int64_t rest):
+        """(O,) what is known of the first `count` operations, and `rest` for the others."""
+        values = np.full(self.e.plan.op_count, rest, dtype="i8")
         cdef size_t address = values.ctypes.data
-        memcpy(<void*>address, data, self.e.plan.op_count * sizeof(int64_t))
+        memcpy(<void*>address, data, count * sizeof(int64_t))
         return values
 
     def ops(self):
@@ -585,8 +598,8 @@ cdef class Engine:
         status = np.empty(e.plan.op_count, dtype="u1")
         cdef size_t address = status.ctypes.data
         memcpy(<void*>address, e.op_status, e.plan.op_count)
-        packets = self._copy_i8(e.op_packets)
-        marks = self._copy_i8(e.op_marks)
+        packets = self._copy_i8(e.op_packets, e.plan.message_count, 0)
+        marks = self._copy_i8(e.op_marks, e.plan.message_count, 0)
         cdef int64_t[::1] packets_view = packets
         cdef int64_t[::1] marks_view = marks
         # What live QPs have not yet booked, and what QPs that read never do.
@@ -619,14 +632,14 @@ cdef class Engine:
                 index = e.plan.qp_op_start[qp] + e.hosts[receiver].receivers[e.rx_slot[qp]].message_index
                 marks_view[e.plan.qp_op[index]] += e.hosts[receiver].receivers[e.rx_slot[qp]].marks
         return {
-            "posted_ps": self._copy_i8(e.op_posted_ps),
-            "first_sent_ps": self._copy_i8(e.op_first_ps),
-            "delivered_ps": self._copy_i8(e.op_delivered_ps),
-            "done_ps": self._copy_i8(e.op_done_ps),
+            "posted_ps": self._copy_i8(e.op_posted_ps, e.plan.op_count, -1),
+            "first_sent_ps": self._copy_i8(e.op_first_ps, e.plan.message_count, -1),
+            "delivered_ps": self._copy_i8(e.op_delivered_ps, e.plan.message_count, -1),
+            "done_ps": self._copy_i8(e.op_done_ps, e.plan.op_count, -1),
             "status": status,
             "packets": packets,
-            "retransmissions": self._copy_i8(e.op_retransmissions),
-            "cnps": self._copy_i8(e.op_cnps),
+            "retransmissions": self._copy_i8(e.op_retransmissions, e.plan.message_count, 0),
+            "cnps": self._copy_i8(e.op_cnps, e.plan.message_count, 0),
             "marks": marks,
         }
 
@@ -671,7 +684,7 @@ cdef class Engine:
             h = fold64(h, e.ports[index].digest)
             h = fold64(h, <uint64_t>e.ports[index].hops)
         for index in range(e.plan.op_count):
-            h = fold64(h, <uint64_t>e.op_delivered_ps[index])
+            h = fold64(h, <uint64_t>(e.op_delivered_ps[index] if index < e.plan.message_count else -1))
             h = fold64(h, <uint64_t>e.op_done_ps[index])
             h = fold64(h, e.op_status[index])
         for index in range(<int64_t>e.plan.port_count * e.plan.class_count):
@@ -748,6 +761,7 @@ cdef class Engine:
         memset(&shape, 0, sizeof(shape_t))
         shape.qp_count = p.qp_count
         shape.op_count = p.op_count
+        shape.message_count = p.message_count
         shape.has_reads = p.has_read
         shape.lossless_count = e.lossless_count
         for index in range(p.node_count - p.host_count):
@@ -776,9 +790,9 @@ def footprint(**counts):
     counts
         By name, what is not 0: ``hosts``, ``nodes``, ``ports``, ``host_ports``, ``classes``, ``lossless`` (of the
         classes), ``widest_ports`` (of the device with the most), ``port_pairs`` (sum over the switches of the square
-        of their ports), ``qps``, ``ops``, ``profiles`` (of NICs), ``epochs`` (of routes), ``threads``; and whether
-        there are ``actions``, ``weights``, ``credits``, ``receivers`` (actions of hosts), ``watchdogs``, ``reads``,
-        ``creation`` (the compatibility scheduler).
+        of their ports), ``qps``, ``ops``, ``messages`` (of the operations; default all), ``profiles`` (of NICs),
+        ``epochs`` (of routes), ``threads``; and whether there are ``actions``, ``weights``, ``credits``, ``receivers``
+        (actions of hosts), ``watchdogs``, ``reads``, ``scale_up``, ``creation`` (the compatibility scheduler).
 
     Returns
     -------
@@ -798,6 +812,7 @@ def footprint(**counts):
     s.port_pairs = counts.pop("port_pairs", 0)
     s.qp_count = counts.pop("qps", 0)
     s.op_count = counts.pop("ops", 0)
+    s.message_count = counts.pop("messages", s.op_count)
     s.profile_count = counts.pop("profiles", 0)
     s.epoch_count = counts.pop("epochs", 0)
     s.thread_count = max(1, counts.pop("threads", 1))
@@ -807,6 +822,7 @@ def footprint(**counts):
     s.has_receivers = counts.pop("receivers", False)
     s.has_watchdogs = counts.pop("watchdogs", False)
     s.has_reads = counts.pop("reads", False)
+    s.has_scale_up = counts.pop("scale_up", False)
     fabric = footprint_fabric(&s)
     if counts.pop("creation", False):
         fabric += zeroed_bytes(1, sizeof(creation_t))

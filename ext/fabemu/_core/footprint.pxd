@@ -10,7 +10,7 @@ from .inbox cimport INBOX_BUCKETS
 from .memory cimport zeroed_bytes
 from .plan cimport nic_profile_t
 from .state cimport (bound_t, credit_port_t, express_t, host_t, lane_t, mailbox_t, outbox_t, pause_t, pending_queue_t,
-                     port_t, queue_t, receiver_t, schedule_t, switch_t, watch_t, watchdog_t, worker_t)
+                     port_t, queue_t, receiver_t, scale_up_t, schedule_t, switch_t, watch_t, watchdog_t, worker_t)
 from .wake cimport WHEEL_SLOTS
 
 # What the size of the fixed state depends on.
@@ -25,6 +25,7 @@ cdef struct shape_t:
     int64_t port_pairs            # sum over the switches of the square of their ports
     int64_t qp_count
     int64_t op_count
+    int64_t message_count         # of the operations
     int64_t profile_count         # of NICs
     int64_t epoch_count           # of routes
     int64_t thread_count          # most that may step it
@@ -34,6 +35,7 @@ cdef struct shape_t:
     bint has_receivers            # control actions of hosts
     bint has_watchdogs
     bint has_reads
+    bint has_scale_up
 
 
 cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
@@ -64,6 +66,8 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
         total += zeroed_bytes(queue_count, sizeof(lane_t))
         total += zeroed_bytes(s.port_count, sizeof(credit_port_t))
     total += zeroed_bytes(s.host_count, sizeof(host_t))
+    if s.has_scale_up:
+        total += zeroed_bytes(s.host_count, sizeof(scale_up_t))
     total += zeroed_bytes(s.host_port_count * s.class_count, sizeof(outbox_t))
     total += zeroed_bytes(s.node_count, sizeof(ps_t))
     total += zeroed_bytes(s.node_count, sizeof(uint16_t))
@@ -102,8 +106,9 @@ cdef inline int64_t footprint_operations(const shape_t* s) noexcept nogil:
     cdef int64_t total = 2 * zeroed_bytes(s.qp_count, sizeof(int32_t))
     if s.has_reads:
         total += zeroed_bytes(s.qp_count, sizeof(uint64_t))
-    # Four times; packets, retransmissions, CNPs and marks.
-    total += 4 * zeroed_bytes(s.op_count, sizeof(ps_t)) + 4 * zeroed_bytes(s.op_count, sizeof(int64_t))
+    # Two times, and of messages two more; their packets, retransmissions, CNPs and marks.
+    total += 2 * zeroed_bytes(s.op_count, sizeof(ps_t)) + 2 * zeroed_bytes(s.message_count, sizeof(ps_t))
+    total += 4 * zeroed_bytes(s.message_count, sizeof(int64_t))
     total += zeroed_bytes(s.op_count, 1) + zeroed_bytes(s.op_count, sizeof(int32_t))
     return total
 

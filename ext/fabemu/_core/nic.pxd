@@ -6,8 +6,8 @@ Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 """
 from libc.stdlib cimport free
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, ps_t, ctz, likely, unlikely, FOREVER, KIND_CNP, KIND_CORRUPT,
-                     KIND_DATA, KIND_READ, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SEND, STATUS_FAILED,
-                     STATUS_POSTED, VERB_READ)
+                     KIND_DATA, KIND_READ, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SCALE_UP, OP_SEND,
+                     STATUS_FAILED, STATUS_POSTED, VERB_READ)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, ready_t
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
@@ -18,6 +18,7 @@ from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, cred
 from .nic_receive cimport nic_on_data, nic_on_forgotten, rx_begin
 from .nic_send cimport (nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_next_bytes, qp_on_timer,
                         qp_post, qp_sendable)
+from .scale_up cimport scale_up_post, scale_up_receive
 from .read cimport (read_on_data, read_on_notification, read_on_request, read_on_timer, read_post, read_sent)
 
 
@@ -128,6 +129,10 @@ cdef inline void host_run_operations(engine_t* e, worker_t* w, int32_t node, ps_
     while True:
         op = NONE
         due_ps = FOREVER
+        if unlikely(e.scale_ups != NULL) and e.scale_ups[node].inbound.count > 0 and (
+                e.scale_ups[node].inbound.entries[0].time_ps <= now):
+            scale_up_receive(e, w, node, now)
+            continue
         if host.due.count > 0:
             due_ps = host.due.entries[0].time_ps
             op = host.due.entries[0].id
@@ -167,6 +172,8 @@ cdef inline void operation_post(engine_t* e, worker_t* w, int32_t node, int32_t 
     elif kind == OP_RECV:
         if e.op_delivered_ps[e.plan.op_peer[op]] >= 0:
             operation_done(e, w, node, op, now)
+    elif kind == OP_SCALE_UP:
+        scale_up_post(e, w, node, op, now)
     else:
         host_add_due(e, w, node, now + e.plan.op_duration_ps[op], op)
 

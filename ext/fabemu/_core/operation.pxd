@@ -23,6 +23,9 @@ cdef inline ps_t host_next_op_ps(const engine_t* e, int32_t node) noexcept nogil
         next_ps = e.plan.op_start_ps[e.plan.host_op[host.next_op]]
     if host.due.count > 0 and host.due.entries[0].time_ps < next_ps:
         next_ps = host.due.entries[0].time_ps
+    if unlikely(e.scale_ups != NULL) and e.scale_ups[node].inbound.count > 0 and (
+            e.scale_ups[node].inbound.entries[0].time_ps < next_ps):
+        next_ps = e.scale_ups[node].inbound.entries[0].time_ps
     return next_ps
 
 

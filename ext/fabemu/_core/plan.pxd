@@ -96,6 +96,11 @@ cdef struct plan_t:
     const int32_t* nexthop_start
     const int32_t* nexthop_port
     const int32_t* host_nic
+    const int32_t* host_domain      # scale-up; NONE = of none
+    const int64_t* host_scale_up_rate_bps
+    const int64_t* host_scale_up_latency_ps
+    bint has_scale_up               # some operation is one
+    int32_t message_count           # operations below it may be sends, those above are not
     nic_profile_t* nic              # owned by the engine
     const int32_t* qp_src
     const int32_t* qp_dst
@@ -210,6 +215,10 @@ cdef inline int plan_read(plan_t* p, plan) except -1:
     p.nexthop_start = <const int32_t*>pointer(plan.nexthop_start)
     p.nexthop_port = <const int32_t*>pointer(plan.nexthop_port)
     p.host_nic = <const int32_t*>pointer(plan.host_nic)
+    p.host_domain = <const int32_t*>pointer(plan.host_domain)
+    p.host_scale_up_rate_bps = <const int64_t*>pointer(plan.host_scale_up_rate_bps)
+    p.host_scale_up_latency_ps = <const int64_t*>pointer(plan.host_scale_up_latency_ps)
+    p.message_count = plan.message_count
     p.qp_src = <const int32_t*>pointer(plan.qp_src)
     p.qp_dst = <const int32_t*>pointer(plan.qp_dst)
     p.qp_class = <const uint8_t*>pointer(plan.qp_class)

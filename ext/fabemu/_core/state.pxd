@@ -263,6 +263,12 @@ cdef struct host_t:
     timed_heap_t timers           # (time, qp)
     timed_heap_t due              # (time, op)
 
+# A host's port to its scale-up domain.
+cdef struct scale_up_t:
+    timed_heap_t inbound          # (time, op): begins to arrive; (time, op with the top bit set): has arrived
+    ps_t out_free_ps
+    ps_t in_free_ps
+
 cdef struct switch_t:
     int64_t pool_bytes
     int64_t shared_used_bytes
@@ -492,6 +498,7 @@ cdef struct engine_t:
     bint is_deadlocked            # the last check found one
     int64_t* egress_alpha_min_q16  # (switch, class): least over the ports
     host_t* hosts
+    scale_up_t* scale_ups         # per host; NULL = no operation uses one
     outbox_t* outboxes            # host ports * class_count
     int32_t host_port_count
     int64_t window_index

@@ -112,6 +112,7 @@ cdef enum:
     OP_SEND = 0
     OP_RECV = 1
     OP_CALC = 2
+    OP_SCALE_UP = 3
 
 cdef enum:
     VERB_WRITE = 0

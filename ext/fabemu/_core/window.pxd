@@ -697,7 +697,7 @@ cdef inline bint work_left(const engine_t* e) noexcept nogil:
         return True
     for node in range(e.plan.host_count):
         host = &e.hosts[node]
-        if host.due.count > 0:
+        if host.due.count > 0 or (e.scale_ups != NULL and e.scale_ups[node].inbound.count > 0):
             return True
         for index in range(host.timers.count):
             if timer_is_live(e, host.timers.entries[index].id):
@@ -740,7 +740,7 @@ cdef inline bint window_is_stalled(engine_t* e, worker_t* w) noexcept nogil:
                 return False
     for node in range(e.plan.host_count):
         host = &e.hosts[node]
-        if host.due.count > 0:
+        if host.due.count > 0 or (e.scale_ups != NULL and e.scale_ups[node].inbound.count > 0):
             return False
         for index in range(host.timers.count):
             if timer_is_live(e, host.timers.entries[index].id):

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from fabemu.plan import ACTION_RECEIVER, ACTION_STORM, SCHEDULER_CREATION, VERB_READ, Plan
+from fabemu.plan import ACTION_RECEIVER, ACTION_STORM, OP_SCALE_UP, SCHEDULER_CREATION, VERB_READ, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class Counts:
     port_pairs: int  # sum over the switches of the square of their ports
     qps: int
     ops: int
+    messages: int  # of the operations
     profiles: int = 1  # of NICs
     epochs: int = 1  # of routes
     threads: int = 1  # most that may step it
@@ -35,6 +36,7 @@ class Counts:
     receivers: bool = False  # actions of hosts
     watchdogs: bool = False
     reads: bool = False
+    scale_up: bool = False
     creation: bool = False  # the compatibility scheduler
 
 
@@ -61,6 +63,7 @@ def counts_of(plan: Plan, threads: int = 1) -> Counts:
         port_pairs=int((degree[plan.host_count :] ** 2).sum()),
         qps=plan.qp_count,
         ops=plan.op_count,
+        messages=plan.message_count,
         profiles=len(plan.nic_cc),
         epochs=plan.route_epochs,
         threads=threads,
@@ -70,6 +73,7 @@ def counts_of(plan: Plan, threads: int = 1) -> Counts:
         receivers=bool(np.isin(plan.action_kind, (ACTION_STORM, ACTION_RECEIVER)).any()),
         watchdogs=bool(plan.watchdog_poll_ps.any()),
         reads=bool((plan.qp_verb == VERB_READ).any()),
+        scale_up=bool((plan.op_kind == OP_SCALE_UP).any()),
         creation=plan.scheduler == SCHEDULER_CREATION,
     )
 

@@ -41,6 +41,7 @@ def counts_of_scenario(scenario: Scenario, base_dir: Path = Path()) -> Counts:
         port_pairs=sum(count * degree * degree for count, degree in degrees),
         qps=pairs,
         ops=messages,
+        messages=messages,
     )
 
 

@@ -86,7 +86,7 @@ def extra(text: str) -> str:
         (
             "[switches]\nx = 1",
             's.toml:10: switches: unknown key; did you mean "switch"? (allowed: name, seed, until, compat, measure,'
-            " fabric, frames, link, switch, nic, class, workload, deadlock, routing, fault, trace)",
+            " fabric, scale_up, frames, link, switch, nic, class, workload, deadlock, routing, fault, trace)",
         ),
         (
             '[nic.cc]\nkind = "dcqnc"',

@@ -91,6 +91,7 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     InputError
         A file that the scenario names is wrong.
     """
+    _refuse_scale_up(scenario)
     fabric = build_fabric(scenario, base_dir)
     wiring = wire(scenario, fabric)
     host_rate_bps = wiring.host_rate_bps()
@@ -176,6 +177,13 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         labels=tuple(flows.labels),
         host_rate_bps=host_rate_bps,
     )
+
+
+def _refuse_scale_up(scenario: Scenario) -> None:
+    """Raise for models of the scale-up network that are not there."""
+    if scenario.scale_up is not None:
+        message = "not supported yet: leave [scale_up] out; messages inside a node then go by the fabric"
+        raise ScenarioError(Problem("", "scale_up.model", message, f'"{scenario.scale_up.model}"'))
 
 
 def _frame_limits(scenario: Scenario, *, reads: bool) -> FrameLimits:

@@ -35,6 +35,7 @@ from fabemu.scenario.fabric import (
 from fabemu.scenario.load import load_scenario, locate, scenario_from_dict, scenario_from_toml
 from fabemu.scenario.model import Scenario, Trace, TrafficClass
 from fabemu.scenario.presets import DCQCN_PRESETS
+from fabemu.scenario.scale_up import ScaleUp
 from fabemu.scenario.workload import (
     AllToAll,
     AnyWorkload,
@@ -79,6 +80,7 @@ __all__ = [
     "Permutation",
     "Pfc",
     "Poisson",
+    "ScaleUp",
     "Scenario",
     "SingleSwitch",
     "Switch",

@@ -25,6 +25,11 @@ def delay_of_length(length_m: Fraction) -> Fraction:
 class _Fabric(Table):
     """What all topologies have in common."""
 
+    @property
+    def gpus_of_node(self) -> int:
+        """Hosts of each node: consecutive ones; 1 where every host is a node of its own."""
+        return getattr(self, "gpus_per_node", None) or 1
+
     def switch_tiers(self) -> tuple[str, ...]:
         """Tiers that [switch.tier.*] may name."""
         return ("switch",)
@@ -36,6 +41,21 @@ class _Fabric(Table):
     def switch_tier(self, name: str) -> str | None:
         """Tier of the switch of this name, None if the name tells nothing."""
         return "switch"
+
+
+_GPUS_PER_NODE = "hosts that make a node, consecutive ones; default: every host is a node of its own"
+
+
+def _node_rules(hosts: int, gpus_per_node: int | None) -> Iterator[Broken]:
+    """Yield a number of hosts that makes no whole nodes."""
+    if gpus_per_node is not None and hosts % gpus_per_node:
+        below = hosts - hosts % gpus_per_node
+        fitting = " or ".join(f"{count:,}" for count in (below, below + gpus_per_node) if count)
+        yield (
+            ("gpus_per_node",),
+            f"the fabric has {hosts:,} hosts, not a multiple of gpus_per_node = {gpus_per_node:,}: {fitting} would make"
+            " whole nodes",
+        )
 
 
 def _too_many(key: str, hosts: int, switches: int) -> Iterator[Broken]:
@@ -52,9 +72,11 @@ class LeafSpine(_Fabric):
     hosts_per_leaf: Count = Field(description="hosts of each leaf")
     spines: Count = Field(description="spine switches")
     uplinks: Count = optional(1, description="parallel links between each leaf and each spine")
+    gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
+        yield from _node_rules(self.leaves * self.hosts_per_leaf, self.gpus_per_node)
         yield from _too_many("leaves", self.leaves * self.hosts_per_leaf, self.leaves + self.spines)
         yield from _too_many_links("spines", self.leaves * self.spines * self.uplinks)
 
@@ -108,6 +130,7 @@ class FatTree(_Fabric):
     oversubscription: Ratio = optional(
         "1", description="at the edge: multiplies the hosts of each edge switch", examples=["2:1"]
     )
+    gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -133,6 +156,7 @@ class FatTree(_Fabric):
             else:
                 shape = self.shape
                 edges = shape.pods * shape.edges_per_pod
+                yield from _node_rules(edges * shape.hosts_per_edge, self.gpus_per_node)
                 switches = edges + shape.pods * shape.aggs_per_pod + shape.cores
                 yield from _too_many("k" if self.k else "pods", edges * shape.hosts_per_edge, switches)
                 links = edges * shape.aggs_per_pod + shape.pods * shape.cores
@@ -201,6 +225,11 @@ class SingleSwitch(_Fabric):
 
     kind: Literal["single-switch"] = "single-switch"
     hosts: Count = Field(description="hosts")
+    gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from _node_rules(self.hosts, self.gpus_per_node)
 
     def link_tiers(self) -> tuple[str, ...]:
         """Tiers that [link.tier.*] may name."""
@@ -245,6 +274,7 @@ class Graph(_Fabric):
     switches: Devices = optional(0, description="switch names, or how many (sw0..)")
     links: tuple[GraphLink, ...] = optional((), description="cables")
     links_csv: Text | None = optional(None, description="file with the cables, beside the scenario; instead of links")
+    gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
 
     @property
     def host_names(self) -> tuple[str, ...]:
@@ -265,6 +295,7 @@ class Graph(_Fabric):
         hosts, switches = set(self.host_names), set(self.switch_names)
         if not hosts:
             yield ("hosts",), "a fabric needs at least one host"
+        yield from _node_rules(len(hosts), self.gpus_per_node)
         for name in self.switch_names:
             if name in hosts:
                 yield ("switches",), f'"{name}" is a host and a switch'

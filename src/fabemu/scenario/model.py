@@ -31,6 +31,7 @@ from fabemu.scenario.fault import AnyFault, Routing, fault_rules
 from fabemu.scenario.incident import Deadlock, Receiver
 from fabemu.scenario.presets import NS3_DEFAULTS
 from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, Flag, IntervalOrOff, Text, Time, is_printable, named
+from fabemu.scenario.scale_up import ScaleUp, scale_up_rules
 from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overlay, raise_broken
 from fabemu.scenario.workload import AnyWorkload, Poisson
 from fabemu.units import format_time
@@ -169,6 +170,7 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
         parts.get("classes", ()), {index: item.class_name for index, item in workloads.items() if item.class_name}
     )
     yield from _tier_rules(parts)
+    yield from scale_up_rules(parts)
     yield from _overlay_rules(parts)
     yield from _ns3_rules(parts)
     yield from fault_rules(parts)
@@ -330,6 +332,7 @@ class Scenario(Table):
         None, description="[from, to]: only flows that start in it count in the summary; default: all"
     )
     fabric: AnyFabric = Field(description="topology")
+    scale_up: ScaleUp | None = optional(None, description="network of the GPUs of one node besides the fabric")
     frames: Frames = optional(default_factory=Frames, description="frame sizes")
     link: LinkTable = optional(default_factory=LinkTable, description="links")
     switch: SwitchTable = optional(default_factory=SwitchTable, description="switches")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fabemu.plan import NONE
 
 
 class Cable(NamedTuple):
@@ -24,18 +26,34 @@ class Cable(NamedTuple):
     delay_ps: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fabric:
     """Hosts, switches and cables.
 
     Node ids count the hosts first, 0..H-1 in the order of `host_names`, then the switches. `switch_tiers` has one tier
     name per switch. The order of `cables` numbers the ports of every node.
+
+    Of GPU clusters: `host_node` (H,) int32 is the server that a GPU's host is in, NONE for hosts that are no GPU
+    (storage, frontend); `host_rail` (H,) int32 its rail in a rail fabric, else NONE. By default every host is a server
+    of its own, in no rail.
     """
 
     host_names: list[str]
     switch_names: list[str]
     switch_tiers: list[str]
     cables: list[Cable]
+    host_node: NDArray[np.int32] = field(default=None)  # type: ignore[arg-type]
+    host_rail: NDArray[np.int32] = field(default=None)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        """Fill in servers and rails; raise ValueError if their number is not that of the hosts."""
+        count = len(self.host_names)
+        if self.host_node is None:
+            object.__setattr__(self, "host_node", np.arange(count, dtype=np.int32))
+        if self.host_rail is None:
+            object.__setattr__(self, "host_rail", np.full(count, NONE, dtype=np.int32))
+        if len(self.host_node) != count or len(self.host_rail) != count:
+            raise ValueError(f"servers or rails of another number of hosts than {count}")
 
     @property
     def host_count(self) -> int:
@@ -46,6 +64,11 @@ class Fabric:
     def switch_count(self) -> int:
         """Number of switches."""
         return len(self.switch_names)
+
+    @property
+    def server_count(self) -> int:
+        """Number of servers: nodes that GPUs are in."""
+        return int(self.host_node.max(initial=NONE)) + 1
 
     @property
     def node_count(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,9 @@ def build_fabric(scenario: Scenario, base_dir: Path) -> Fabric:
             else:
                 cables = link_cables(table.links, hosts, switches)
             fabric = graph_fabric(hosts, switches, cables)
+    if table.gpus_of_node > 1:
+        servers = np.arange(fabric.host_count, dtype=np.int32) // table.gpus_of_node
+        fabric = replace(fabric, host_node=servers)
     check_fabric(fabric)
     return fabric
 

@@ -1,0 +1,49 @@
+"""Scenario table of the scale-up network: what joins the GPUs of one node besides the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from fabemu.scenario.quantity import Duration, Rate, SizeOrAuto
+from fabemu.scenario.table import Broken, Table, optional
+
+
+class ScaleUp(Table):
+    """The scale-up network of every node (NVLink, NVSwitch and the like): GPUs of a node reach each other by it alone.
+
+    It needs a fabric whose nodes have at least two GPUs: `gpus_per_node` in [fabric].
+    """
+
+    model: Literal["analytic", "packets"] = optional(
+        "analytic",
+        description="packets: a switch nvs{n} in every node and lossless links with credits, packet by packet;"
+        " analytic: exact times of bandwidth and latency, no packets",
+    )
+    bandwidth: Rate = optional("3600Gbps", description="of each GPU, in each direction")
+    latency: Duration = optional("500ns", description="one way, from GPU to GPU, without the time on the wire")
+    credit_buffer: SizeOrAuto = optional(
+        "auto",
+        description="packets: receive buffer of each class at either end of a link, in whole blocks of 64 B; auto: what"
+        " one round trip of the link takes at its full rate",
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.model == "packets" and self.latency % 2:
+            yield ("latency",), "must be an even number of ps: each of the two cables of a path has half of it"
+
+
+def scale_up_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
+    """Yield what is wrong between [scale_up] and the rest of the scenario; `parts` as in `scenario_rules`."""
+    table, fabric = parts.get("scale_up"), parts.get("fabric")
+    if table is None:
+        return
+    if fabric is not None and fabric.gpus_of_node < 2:
+        if hasattr(fabric, "gpus_per_node"):
+            way_out = "give gpus_per_node in [fabric], 2 or more"
+        else:
+            way_out = f"a {fabric.kind} fabric has no nodes of several GPUs: use kind = rail, leaf-spine or another"
+        yield ("scale_up",), f"joins the GPUs of a node, but every node of this fabric has one: {way_out}"
+    if parts.get("compat") == "ns3":
+        yield ("scale_up",), 'compat = "ns3" does not have it'

@@ -30,6 +30,7 @@ from fabemu.plan import (
     CC_FIXED,
     FOREVER_PS,
     NONE,
+    OP_SCALE_UP,
     OP_SEND,
     ROUTE_LOCAL,
     ROUTE_NONE,
@@ -45,7 +46,7 @@ Int64s = NDArray[np.int64]
 
 
 def ideal_completion_ps(plan: Plan) -> Int64s:
-    """(O,) picoseconds from posting to delivery of every send on an empty network; NONE for other operations.
+    """(O,) picoseconds from posting to delivery of every message on an empty network; NONE for other operations.
 
     Times that do not fit are FOREVER_PS. Raises ValueError if a send has no route.
     """
@@ -63,8 +64,23 @@ def ideal_completion_ps(plan: Plan) -> Int64s:
         reads = np.flatnonzero(verb == VERB_READ)
         if len(reads):
             result[chunk[reads]] += _request_ps(plan, preferred, src[reads], dst[reads])
+    inside = np.flatnonzero(plan.op_kind == OP_SCALE_UP)
+    if len(inside):
+        result[inside] = _inside_ps(plan, inside)
     np.minimum(result, FOREVER_PS, out=result)
     return result
+
+
+def _inside_ps(plan: Plan, op: Int64s) -> Int64s:
+    """(n,) of messages inside scale-up domains: MODEL 19."""
+    sender, receiver = plan.op_host[op], plan.op_host[plan.op_peer[op]]
+    rate_bps = np.minimum(plan.host_scale_up_rate_bps[sender], plan.host_scale_up_rate_bps[receiver])
+    # Four digits at a time: bytes x 8e12 does not fit 64 bits.
+    total, rest = np.divmod(plan.op_bytes[op] * 8, rate_bps)
+    for _ in range(3):
+        digits, rest = np.divmod(rest * 10**4, rate_bps)
+        total = total * 10**4 + digits
+    return total + (rest > 0) + plan.host_scale_up_latency_ps[sender]
 
 
 def wire_ps(frame_bytes: Int64s, rate_bps: Int64s, *, overhead_bytes: int, truncate_ns: bool) -> Int64s:

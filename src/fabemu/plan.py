@@ -27,7 +27,8 @@ ROUTE_NONE, ROUTE_LOCAL, ROUTE_SET_BASE = -1, -2, -16
 """Route entries: >= 0 a port id; ROUTE_SET_BASE - s is ECMP set s."""
 
 
-VERB_WRITE, VERB_SEND, VERB_READ = 0, 1, 2
+VERB_WRITE, VERB_SEND, VERB_READ, VERB_SCALE_UP = 0, 1, 2, 3
+"""Verbs of queue pairs, and in tables of messages the one of what stays inside a scale-up domain."""
 WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT = 0, 1, 2
 
 ACTION_LINK_DOWN, ACTION_LINK_UP, ACTION_ROUTES, ACTION_LOSS, ACTION_PFC, ACTION_ECN, ACTION_MAP = range(7)
@@ -281,9 +282,14 @@ class Plan:
         return len(self.op_kind)
 
     @property
+    def is_message(self) -> np.ndarray:
+        """(O,) bool: operations that send."""
+        return (self.op_kind == OP_SEND) | (self.op_kind == OP_SCALE_UP)
+
+    @property
     def message_count(self) -> int:
         """Operations up to the last that sends: what is known of messages is kept for so many."""
-        sends = np.flatnonzero((self.op_kind == OP_SEND) | (self.op_kind == OP_SCALE_UP))
+        sends = np.flatnonzero(self.is_message)
         return int(sends[-1]) + 1 if len(sends) else 0
 
     def digest(self) -> str:

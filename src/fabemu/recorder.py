@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fabemu.plan import FOREVER_PS, OP_SEND, Plan
+from fabemu.plan import FOREVER_PS, OP_SCALE_UP, VERB_SCALE_UP, Plan
 from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
 
 _NOT_RUN, _POSTED, _DONE, _FAILED = range(4)  # `status` of Engine.ops()
@@ -117,7 +117,7 @@ class Recorder:
         """Write the messages that did not end, and the footers."""
         if "flows" in self._writers:
             self._write_ended(engine)
-            rest = np.flatnonzero(~self._written & (self._plan.op_kind == OP_SEND))
+            rest = np.flatnonzero(~self._written & self._plan.is_message)
             state = engine.ops()
             step = TABLES["flows"].batch_rows
             for first in range(0, len(rest), step):
@@ -140,6 +140,7 @@ class Recorder:
 
     def _flows(self, op: np.ndarray, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         plan = self._plan
+        inside = plan.op_kind[op] == OP_SCALE_UP
         qp = plan.op_qp[op]
         posted_ps, delivered_ps = state["posted_ps"][op], state["delivered_ps"][op]
         delivered = (delivered_ps >= 0) & (posted_ps >= 0)
@@ -150,11 +151,11 @@ class Recorder:
         return {
             "op": op,
             "label": self._op_label[op],
-            "src": plan.qp_src[qp],
-            "dst": plan.qp_dst[qp],
+            "src": plan.op_host[op],
+            "dst": self._receiver(op),
             "qp": qp,
-            "class": plan.qp_class[qp],
-            "verb": plan.qp_verb[qp],
+            "class": np.where(inside, NONE, self._of_queue_pair(plan.qp_class, qp)),
+            "verb": np.where(inside, VERB_SCALE_UP, self._of_queue_pair(plan.qp_verb, qp)),
             "bytes": plan.op_bytes[op],
             "start_ps": plan.op_start_ps[op],
             "posted_ps": posted_ps,
@@ -171,6 +172,17 @@ class Recorder:
             "measured": self._op_measured[op],
             "status": _STATUS_OF_ENGINE[state["status"][op]],
         }
+
+    def _receiver(self, op: np.ndarray) -> np.ndarray:
+        """Host at the other end of messages."""
+        plan = self._plan
+        inside = plan.op_kind[op] == OP_SCALE_UP
+        return np.where(inside, plan.op_host[plan.op_peer[op]], self._of_queue_pair(plan.qp_dst, plan.op_qp[op]))
+
+    @staticmethod
+    def _of_queue_pair(values: np.ndarray, qp: np.ndarray) -> np.ndarray:
+        """Values of queue pairs; anything where there is none."""
+        return values[qp] if len(values) else np.zeros(len(qp), values.dtype)
 
     def _ports(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         port = rows["port"]

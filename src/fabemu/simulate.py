@@ -27,7 +27,7 @@ from fabemu.cost.forecast import Forecast, Outlook
 from fabemu.cost.memory import BUDGET_HOPS
 from fabemu.errors import EngineFault, FabemuError, InputError, MachineError, OutputError, ScenarioError
 from fabemu.lint import Finding, lint
-from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, OP_SEND, SCHEDULER_CLASSIC, SCHEDULER_CREATION, Plan
+from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, SCHEDULER_CLASSIC, SCHEDULER_CREATION, Plan
 from fabemu.recorder import Recorder
 from fabemu.result import Run
 from fabemu.run_directory import SCENARIO_FILE, RunDirectory
@@ -144,7 +144,7 @@ class Simulation:
         found = lint(scenario, compiled) if findings is None else findings
         self._findings = [finding for finding in found if finding.severity != "note"]
         self._tables = tuple(scenario.trace.tables)
-        self._is_send = plan.op_kind == OP_SEND
+        self._is_send = plan.is_message
         self._message_count = int(np.count_nonzero(self._is_send))
         self._byte_total = int(plan.op_bytes[self._is_send].sum(dtype=np.float64)) + self._message_count
         self._bytes_done = 0.0
@@ -179,7 +179,7 @@ class Simulation:
                 self._tables,
                 plan,
                 trace_names(compiled),
-                compiled.flows.label_id,
+                compiled.graph.op_label_id,
                 measured(scenario, plan.op_start_ps),
                 compiled.ideal_ps,
                 {"plan_digest": self._plan_digest, "seed": str(plan.seed), "version": version()},

@@ -58,8 +58,8 @@ EVENT_KINDS = {
 }
 """Kinds of events by their number in the plan: control actions, and what the engine finds by itself."""
 FLOW_STATUSES = ("done", "failed", "unfinished", "not_run")
-VERBS = ("write", "send", "read")
-"""Verbs of queue pairs by their number in the plan."""
+VERBS = ("write", "send", "read", "scale-up")
+"""Verbs of messages by their number in the plan."""
 
 ENUMS: dict[str, tuple[str, ...]] = {
     "pause_end": PAUSE_ENDS,
@@ -115,10 +115,14 @@ TABLES: dict[str, TableFormat] = {
                 Column("src", "host", "name", "Sending host; of a READ the one that reads"),
                 Column("dst", "host", "name", "Receiving host; of a READ the one that is read from"),
                 Column(
-                    "qp", "int32", "index", "Queue pair that carried it; messages of one queue pair keep their order"
+                    "qp",
+                    "int32",
+                    "index",
+                    "Queue pair that carried it; its messages keep their order; null inside a scale-up domain",
+                    nullable=True,
                 ),
-                _CLASS,
-                Column("verb", "verb", "name", "write, send or read"),
+                Column("class", "class", "name", "Traffic class; null inside a scale-up domain", nullable=True),
+                Column("verb", "verb", "name", "write, send, read, or scale-up: it stayed inside a scale-up domain"),
                 Column("bytes", "int64", "B", "Payload of the message"),
                 Column("start_ps", "int64", "ps", "Earliest time at which it may be posted, as the scenario says"),
                 Column(

@@ -24,7 +24,7 @@ def compiled(base_dir, name=NAME, **keys):
             "workload": [{"kind": "flow-file", "path": name, **keys}],
         }
     )
-    return compile_workload(scenario, build_fabric(scenario, base_dir), base_dir, np.full(4, 10**11))
+    return compile_workload(scenario, build_fabric(scenario, base_dir), base_dir, np.full(4, 10**11)).flows
 
 
 def from_text(tmp_path, text, **keys):

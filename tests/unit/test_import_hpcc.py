@@ -71,7 +71,7 @@ def message(case, tmp_path):
 def compiled(path):
     scenario = load_scenario(path)
     fabric = build_fabric(scenario, path.parent)
-    return scenario, fabric, compile_workload(scenario, fabric, path.parent, np.full(fabric.host_count, 10**11))
+    return scenario, fabric, compile_workload(scenario, fabric, path.parent, np.full(fabric.host_count, 10**11)).flows
 
 
 # --- The recorded runs

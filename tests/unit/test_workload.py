@@ -24,7 +24,7 @@ def compiled(*workloads, hosts=8, seed=1, base_dir=Path(), rate_bps=None, **top)
     )
     fabric = build_fabric(scenario, base_dir)
     rates = np.full(hosts, RATE_BPS) if rate_bps is None else np.asarray(rate_bps)
-    return compile_workload(scenario, fabric, base_dir, rates)
+    return compile_workload(scenario, fabric, base_dir, rates).flows
 
 
 def problem(*workloads, **keys):
@@ -354,7 +354,7 @@ def test_classes_are_numbered_in_served_order():
 
 
 def test_empty_table():
-    table = concatenate([])
+    table, _ = concatenate([])
     assert len(table) == 0 and table.labels == ()
 
 

@@ -94,7 +94,7 @@ def command(
             "hosts": compiled.plan.host_count,
             "switches": compiled.plan.node_count - compiled.plan.host_count,
             "ports": compiled.plan.port_count,
-            "messages": int((compiled.plan.op_kind == 0).sum()),
+            "messages": int(compiled.plan.is_message.sum()),
             "warnings": warnings,
             "findings": [finding.to_dict() for finding in findings],
             "scenario": tomllib.loads(loaded.to_toml()),

@@ -181,11 +181,11 @@ def load(
 
 def facts(compiled: Compiled) -> str:
     """What is to be simulated, in one line."""
-    from fabemu.plan import FOREVER_PS, OP_SEND
+    from fabemu.plan import FOREVER_PS
     from fabemu.report import bytes_text, time_text
 
     plan = compiled.plan
-    sends = plan.op_kind == OP_SEND
+    sends = plan.is_message
     size = float(plan.op_bytes[sends].sum(dtype=float))
     until = time_text(plan.until_ps) if plan.until_ps < FOREVER_PS else "until all is done"
     return (

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fabemu.compile.adapters import compile_adapters, refuse_unlike_ends
 from fabemu.compile.buffers import FrameLimits, compile_buffers
+from fabemu.compile.domains import compile_domains, keep_inside, scale_up_domains
 from fabemu.compile.faults import compile_faults
 from fabemu.compile.incidents import compile_incidents
 from fabemu.compile.routes import compile_detours
@@ -19,13 +20,14 @@ from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
 from fabemu.hashing import STREAM_ECMP, hash64, low32
 from fabemu.ideal import ideal_completion_ps
-from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, VERB_READ, VERB_SEND, Plan
+from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, VERB_READ, VERB_SCALE_UP, VERB_SEND, Plan
 from fabemu.routing import Routes, reachable, shortest_paths
 from fabemu.scenario.device import Switch
 from fabemu.scenario.model import Scenario
 from fabemu.topology.fabric import Fabric, build_fabric
 from fabemu.workload import compile_workload
 from fabemu.workload.flow import FlowTable
+from fabemu.workload.graph import OperationGraph
 
 READ_PACKETS_MAX = 2**23
 """Packets of one READ: what packet numbers of 24 bits can tell apart."""
@@ -41,11 +43,11 @@ class Compiled:
     Attributes
     ----------
     plan
-        What the engine runs. Operation i is flow i.
+        What the engine runs.
     fabric
         Devices and cables.
-    flows
-        The flow table; `flows.label_id` and `labels` say to which workload an operation belongs.
+    graph
+        Its operations, by the same numbers; `graph.op_label_id` and `labels` say to which workload each belongs.
     ideal_ps
         (O,) int64, completion time of every send on an empty network, from posting to the last byte at the receiver;
         -1 for other operations. See `fabemu.ideal`.
@@ -63,7 +65,7 @@ class Compiled:
 
     plan: Plan
     fabric: Fabric
-    flows: FlowTable
+    graph: OperationGraph
     ideal_ps: NDArray[np.int64]
     node_names: tuple[str, ...]
     port_names: tuple[str, ...]
@@ -71,8 +73,15 @@ class Compiled:
     labels: tuple[str, ...]
     host_rate_bps: NDArray[np.int64]
 
+    @property
+    def flows(self) -> FlowTable:
+        """The messages: operation i sends flow i."""
+        return self.graph.flows
 
-def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTable | None = None) -> Compiled:
+
+def compile_plan(
+    scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTable | OperationGraph | None = None
+) -> Compiled:
     """Compile a scenario.
 
     Parameters
@@ -95,8 +104,13 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     fabric = build_fabric(scenario, base_dir)
     wiring = wire(scenario, fabric)
     host_rate_bps = wiring.host_rate_bps()
+    domain = scale_up_domains(scenario, fabric)
     if flows is None:
-        flows = compile_workload(scenario, fabric, base_dir, host_rate_bps)
+        graph = compile_workload(scenario, fabric, base_dir, host_rate_bps)
+    else:
+        graph = OperationGraph(flows=flows) if isinstance(flows, FlowTable) else flows
+    graph = keep_inside(graph, domain)
+    flows = graph.flows
     routes = shortest_paths(wiring.ports)
     _check_flows(flows, fabric, wiring, routes, len(scenario.classes))
     _check_verbs(flows, scenario)
@@ -119,7 +133,8 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
         **compile_adapters(scenario, fabric),
         **faults.fields,
         **compile_incidents(scenario, fabric, wiring, switches, frame_limits),
-        **compile_traffic(flows, scenario.seed, fabric.host_count, truncate_ns=ns3),
+        **compile_domains(scenario, domain),
+        **compile_traffic(graph, scenario.seed, fabric.host_count, truncate_ns=ns3),
     }
     refuse_unlike_ends(parts, fabric.host_names)
     plan = Plan(
@@ -169,7 +184,7 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
     return Compiled(
         plan=plan,
         fabric=fabric,
-        flows=flows,
+        graph=graph,
         ideal_ps=ideal_completion_ps(plan),
         node_names=tuple(fabric.node_names),
         port_names=wiring.names,
@@ -181,8 +196,10 @@ def compile_plan(scenario: Scenario, *, base_dir: Path = Path(), flows: FlowTabl
 
 def _refuse_scale_up(scenario: Scenario) -> None:
     """Raise for models of the scale-up network that are not there."""
-    if scenario.scale_up is not None:
-        message = "not supported yet: leave [scale_up] out; messages inside a node then go by the fabric"
+    if scenario.scale_up is not None and scenario.scale_up.model != "analytic":
+        message = (
+            "not supported yet: use analytic, or leave [scale_up] out; messages inside a node then go by the fabric"
+        )
         raise ScenarioError(Problem("", "scale_up.model", message, f'"{scenario.scale_up.model}"'))
 
 
@@ -245,7 +262,8 @@ def _check_flows(flows: FlowTable, fabric: Fabric, wiring: Wiring, routes: Route
         problems.append(f"flow {flow}: negative size or start time")
     for flow in np.flatnonzero(flows.class_id >= class_count)[:_SHOWN_MAX].tolist():
         problems.append(f"flow {flow}: class {flows.class_id[flow]} of {class_count}")
-    lost = np.flatnonzero(~reachable(wiring.ports, routes, flows.src, flows.dst) & (flows.src != flows.dst))
+    lost = ~reachable(wiring.ports, routes, flows.src, flows.dst) & (flows.src != flows.dst)
+    lost = np.flatnonzero(lost & (flows.verb != VERB_SCALE_UP))
     pairs = dict.fromkeys(zip(flows.src[lost].tolist(), flows.dst[lost].tolist(), strict=True))
     degree = wiring.ports.degree
     for src, dst in list(pairs)[:_SHOWN_MAX]:

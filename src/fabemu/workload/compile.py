@@ -1,4 +1,4 @@
-"""Compile all workloads of a scenario to one flow table."""
+"""Compile all workloads of a scenario to one operation graph."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.workload import AllToAll, Flows, Incast, Permutation, Poisson
 from fabemu.workload.all_to_all import all_to_all_flows
 from fabemu.workload.context import WorkloadContext
-from fabemu.workload.flow import FlowTable, concatenate
+from fabemu.workload.flow import FlowTable
 from fabemu.workload.flows import explicit_flows
+from fabemu.workload.graph import OperationGraph, join
 from fabemu.workload.hosts import HostNames
 from fabemu.workload.incast import incast_flows
 from fabemu.workload.permutation import permutation_flows
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from fabemu.topology.cable import Fabric
 
 
-def compile_workload(scenario: Scenario, fabric: Fabric, base_dir: Path, host_rate_bps: np.ndarray) -> FlowTable:
-    """Generate the flows of all workloads.
+def compile_workload(scenario: Scenario, fabric: Fabric, base_dir: Path, host_rate_bps: np.ndarray) -> OperationGraph:
+    """Generate what all workloads do.
 
     Random draws are keyed by the seed, the workload's label and their purpose. A workload without a label of its own is
     keyed by its kind and its position among such workloads of its kind. So adding a workload changes no other one, as
@@ -44,8 +45,8 @@ def compile_workload(scenario: Scenario, fabric: Fabric, base_dir: Path, host_ra
 
     Returns
     -------
-    FlowTable
-        Sorted by start time. It may be empty.
+    OperationGraph
+        Its flows are sorted by start time. It may be empty.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def compile_workload(scenario: Scenario, fabric: Fabric, base_dir: Path, host_ra
         A file that a workload names is wrong.
     """
     hosts = HostNames(fabric.host_names, fabric.switch_names)
-    tables: list[FlowTable] = []
+    parts: list[FlowTable | OperationGraph] = []
     problems: list[Problem] = []
     seen: Counter[str] = Counter()
     for index, table in enumerate(scenario.workload):
@@ -65,12 +66,12 @@ def compile_workload(scenario: Scenario, fabric: Fabric, base_dir: Path, host_ra
         )
         seen[draw_label] += 1
         try:
-            tables.append(_before_stop(_flows(table, context), table.stop))
+            parts.append(_before_stop(_flows(table, context), table.stop))
         except ScenarioError as error:
             problems.extend(error.problems)
     if problems:
         raise ScenarioError(problems)
-    return concatenate(tables)
+    return join(parts)
 
 
 def _flows(table: Any, context: WorkloadContext) -> FlowTable:

@@ -37,7 +37,12 @@ class FlowTable:
         (n,) int32, index of the flow of the same source that must be done at its sender first, or -1. It is below the
         flow's own index or starts no later.
     verb
-        (n,) uint8, VERB_* of `fabemu.plan`; WRITE if left out. A READ moves its bytes from dst to src.
+        (n,) uint8, VERB_* of `fabemu.plan`; WRITE if left out. A READ moves its bytes from dst to src; what has
+        VERB_SCALE_UP stays inside a scale-up domain.
+    collective
+        (n,) int32, number of the collective that the flow is part of, or -1.
+    step
+        (n,) int32, step of that collective, or -1.
     labels
         Labels of the workloads.
     warnings
@@ -54,6 +59,8 @@ class FlowTable:
     qp: np.ndarray = field(metadata={"dtype": "i4"})
     after: np.ndarray = field(metadata={"dtype": "i4"})
     verb: np.ndarray = field(default_factory=lambda: np.array(VERB_WRITE), metadata={"dtype": "u1"})
+    collective: np.ndarray = field(default_factory=lambda: np.array(NONE), metadata={"dtype": "i4"})
+    step: np.ndarray = field(default_factory=lambda: np.array(NONE), metadata={"dtype": "i4"})
     labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -63,7 +70,7 @@ class FlowTable:
             dtype = item.metadata.get("dtype")
             if dtype is not None:
                 column = np.array(getattr(self, item.name), dtype=dtype, order="C")
-                if item.name == "verb" and column.ndim == 0:
+                if column.ndim == 0:
                     column = np.full(len(self.src), column)
                 column.flags.writeable = False
                 object.__setattr__(self, item.name, column)
@@ -105,12 +112,15 @@ def flow_table(
     qp: np.ndarray | int = NONE,
     after: np.ndarray | int = NONE,
     verb: np.ndarray | int = VERB_WRITE,
+    collective: np.ndarray | int = NONE,
+    step: np.ndarray | int = NONE,
     label: str = "",
     warnings: Sequence[str] = (),
 ) -> FlowTable:
     """Build the table of one workload; single values stand for whole columns.
 
-    The rows keep the given order; `concatenate` sorts. `qp` numbers and `after` indices are local to this table.
+    The rows keep the given order; `concatenate` sorts. `qp` and `collective` numbers and `after` indices are local to
+    this table.
     """
     count = len(src)
 
@@ -128,23 +138,41 @@ def flow_table(
         qp=column(qp),
         after=column(after),
         verb=column(verb),
+        collective=column(collective),
+        step=column(step),
         labels=(label,),
         warnings=tuple(warnings),
     )
 
 
-def concatenate(tables: Sequence[FlowTable]) -> FlowTable:
+def concatenate(
+    tables: Sequence[FlowTable], collective_counts: Sequence[int] | None = None
+) -> tuple[FlowTable, np.ndarray]:
     """Join the tables of several workloads and sort by start time.
 
     The sort is stable: flows of one time keep the order of the workloads and, within one, of its rows. Workloads with
-    equal labels share the label, but never a QP.
+    equal labels share the label, but never a QP or a collective.
+
+    Parameters
+    ----------
+    tables
+        The tables.
+    collective_counts
+        How many collectives each speaks of; by default those that flows are part of.
+
+    Returns
+    -------
+    FlowTable
+        All flows.
+    (n,) int64
+        Its row of every flow, the tables one after the other.
     """
     labels: list[str] = []
     columns: dict[str, list[np.ndarray]] = {
         item.name: [np.zeros(0, dtype=item.metadata["dtype"])] for item in fields(FlowTable) if "dtype" in item.metadata
     }
-    qp_base = row_base = 0
-    for table in tables:
+    base = {"qp": 0, "after": 0, "collective": 0}
+    for index, table in enumerate(tables):
         for label in table.labels:
             if label not in labels:
                 labels.append(label)
@@ -153,13 +181,13 @@ def concatenate(tables: Sequence[FlowTable]) -> FlowTable:
             part = getattr(table, name)
             if name == "label_id":
                 part = new_id[part]
-            elif name == "qp":
-                part = np.where(part == NONE, NONE, part.astype(np.int64) + qp_base)
-            elif name == "after":
-                part = np.where(part == NONE, NONE, part.astype(np.int64) + row_base)
+            elif name in base:
+                part = np.where(part == NONE, NONE, part.astype(np.int64) + base[name])
             parts.append(part)
-        qp_base += int(table.qp.max(initial=NONE)) + 1
-        row_base += len(table)
+        base["qp"] += int(table.qp.max(initial=NONE)) + 1
+        count = int(table.collective.max(initial=NONE)) + 1 if collective_counts is None else collective_counts[index]
+        base["collective"] += count
+        base["after"] += len(table)
     joined = {name: np.concatenate(parts) for name, parts in columns.items()}
 
     order = np.argsort(joined["start_ps"], kind="stable")
@@ -169,9 +197,10 @@ def concatenate(tables: Sequence[FlowTable]) -> FlowTable:
     if len(order):
         joined["after"] = np.where(joined["after"] == NONE, NONE, rank[joined["after"]])
     joined["qp"] = _renumber(joined["qp"])
-    return FlowTable(
+    table = FlowTable(
         **joined, labels=tuple(labels), warnings=tuple(warning for table in tables for warning in table.warnings)
     )
+    return table, rank
 
 
 def _renumber(qp: np.ndarray) -> np.ndarray:

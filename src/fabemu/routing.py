@@ -1,7 +1,7 @@
 """Shortest paths: the equal-cost next hops of every switch towards every group of destinations (MODEL section 8).
 
-Distances are counted in links. Hosts never forward. Every cable of a parallel bundle is a next hop of its own, and the
-ports of a set stand in ascending order, so equal fabrics give equal tables.
+Distances are counted in links, of which some may count more than one. Hosts never forward. Every cable of a parallel
+bundle is a next hop of its own, and the ports of a set stand in ascending order, so equal fabrics give equal tables.
 
 Destinations are grouped, because all hosts behind one switch share their routes: the single-homed hosts of a switch
 are one group; every host with several cables, and every host that is cabled to another host, is a group of its own.
@@ -25,6 +25,8 @@ GROUPS_MAX = 65535
 TABLE_ENTRIES_MAX = 2**31 - 1
 UNREACHED = 2**30
 """Distance of a node from which there is no path."""
+
+Words = NDArray[np.uint64]
 
 _LITTLE_WORD = np.dtype("<u8")  # bit g of the set is bit g % 64 of word g // 64, on any machine
 
@@ -100,7 +102,9 @@ def cable_ports(ends_a: NDArray[np.int32], ends_b: NDArray[np.int32]) -> NDArray
     return port_of_end.reshape(-1, 2)
 
 
-def shortest_paths(ports: Ports, down: NDArray[np.bool_] | None = None) -> Routes:
+def shortest_paths(
+    ports: Ports, down: NDArray[np.bool_] | None = None, cost: NDArray[np.int32] | None = None
+) -> Routes:
     """Equal-cost next hops of every switch, and of every host with several cables, towards every group.
 
     Parameters
@@ -109,6 +113,9 @@ def shortest_paths(ports: Ports, down: NDArray[np.bool_] | None = None) -> Route
         The fabric.
     down
         (P,) ports whose cable is dead, both its ends; no path uses them. The groups are those of the whole fabric.
+    cost
+        (P,) what the cable of each port counts in the length of a path, 1 or more, equal at both its ends; by default
+        1, and always where an end is a host.
 
     Raises ScenarioError when the fabric has more groups, or the table more entries, than the engine addresses.
     """
@@ -132,7 +139,9 @@ def shortest_paths(ports: Ports, down: NDArray[np.bool_] | None = None) -> Route
     node_route_row[row_nodes] = np.arange(len(row_nodes), dtype=np.int32)
 
     up = np.ones(len(ports.port_node), dtype=np.bool_) if down is None else ~down
-    switch_distance = _switch_distances(ports, group_root, group_count, up)
+    between = (ports.port_node >= ports.host_count) & (ports.peer_node >= ports.host_count)
+    counted = np.where(between, 1 if cost is None else cost, 1).astype(np.int64)
+    switch_distance = _switch_distances(ports, group_root, group_count, up, counted)
     # A group's root that is a host is at distance 0 of itself; no other host leads anywhere.
     root_group = np.full(ports.node_count, NONE, dtype=np.int32)
     root_group[group_root[group_root >= 0]] = np.flatnonzero(group_root >= 0)
@@ -140,7 +149,7 @@ def shortest_paths(ports: Ports, down: NDArray[np.bool_] | None = None) -> Route
         host_group,
         host_access_port,
         node_route_row,
-        *_RouteTable(ports, up, switch_distance, root_group, group_count).fill(row_nodes),
+        *_RouteTable(ports, up, counted, switch_distance, root_group, group_count).fill(row_nodes),
     )
 
 
@@ -181,22 +190,21 @@ def _groups(ports: Ports) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray
 
 
 def _switch_distances(
-    ports: Ports, group_root: NDArray[np.int32], group_count: int, up: NDArray[np.bool_]
+    ports: Ports,
+    group_root: NDArray[np.int32],
+    group_count: int,
+    up: NDArray[np.bool_],
+    cost: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """(switches, G) links from every switch to the root of every group, UNREACHED where there is no path."""
+    """(switches, G) length of the way from every switch to the root of every group, UNREACHED where there is none."""
     host_count = ports.host_count
     switch_count = ports.node_count - host_count
     distance = np.full((switch_count, group_count), UNREACHED, dtype=np.int32)
     peer_node = ports.peer_node
-    # Distinct pairs of neighbouring switches, by the first of the pair: parallel cables count once here.
-    between = (ports.port_node >= host_count) & (peer_node >= host_count) & up
-    pairs = np.unique(
-        (ports.port_node[between].astype(np.int64) - host_count) * max(1, switch_count)
-        + (peer_node[between] - host_count)
-    )
-    nodes, neighbours = np.divmod(pairs, max(1, switch_count))
-    node_first = np.flatnonzero(np.diff(nodes, prepend=-1))
-    nodes = nodes[node_first]
+    neighbourhoods = [(step, *_neighbours(ports, up & (cost == step))) for step in np.unique(cost[up]).tolist()] or [
+        (1, *_neighbours(ports, up))
+    ]
+    step_max = neighbourhoods[-1][0]
 
     word_count = -(-group_count // 64)
     seen = np.zeros((switch_count, word_count), dtype=_LITTLE_WORD)
@@ -214,21 +222,41 @@ def _switch_distances(
         beside_host[peers[peers >= host_count] - host_count, group // 64] |= bit[group]
 
     level = 0
+    recent: list[tuple[bool, Words]] = []  # the last levels, the latest first, as far back as the longest cable reaches
     while True:
         rows = np.flatnonzero(at_level.any(axis=1))
+        recent = [(len(rows) > 0, at_level), *recent][:step_max]
         if len(rows):
             bits = np.unpackbits(at_level[rows].view(np.uint8), axis=1, count=group_count, bitorder="little")
             distance[rows] = np.where(bits, np.int32(level), distance[rows])
             seen |= at_level
-        elif level > 0:
+        elif level > 0 and not any(grows for grows, _ in recent):
             return distance
         following = np.zeros_like(seen)
-        if len(nodes):
-            following[nodes] = np.bitwise_or.reduceat(at_level[neighbours], node_first, axis=0)
+        for step, nodes, neighbours, node_first in neighbourhoods:
+            if len(nodes) and step <= len(recent) and recent[step - 1][0]:
+                following[nodes] |= np.bitwise_or.reduceat(recent[step - 1][1][neighbours], node_first, axis=0)
         if level == 0:
             following |= beside_host
         at_level = following & ~seen
         level += 1
+
+
+def _neighbours(
+    ports: Ports, usable: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Switches with neighbours over usable ports; all their neighbours; where those of each switch begin."""
+    host_count = ports.host_count
+    switch_count = ports.node_count - host_count
+    # Distinct pairs of neighbouring switches, by the first of the pair: parallel cables count once here.
+    between = (ports.port_node >= host_count) & (ports.peer_node >= host_count) & usable
+    pairs = np.unique(
+        (ports.port_node[between].astype(np.int64) - host_count) * max(1, switch_count)
+        + (ports.peer_node[between] - host_count)
+    )
+    nodes, neighbours = np.divmod(pairs, max(1, switch_count))
+    node_first = np.flatnonzero(np.diff(nodes, prepend=-1))
+    return nodes[node_first], neighbours, node_first
 
 
 class _RouteTable:
@@ -244,12 +272,15 @@ class _RouteTable:
         self,
         ports: Ports,
         up: NDArray[np.bool_],
+        cost: NDArray[np.int64],
         switch_distance: NDArray[np.int32],
         root_group: NDArray[np.int32],
         group_count: int,
     ) -> None:
         self._ports = ports
         self._up = up
+        self._cost = cost
+        self._cost_max = int(cost.max(initial=1))
         self._distance = switch_distance
         self._root_group = root_group
         self._group_count = group_count
@@ -272,12 +303,13 @@ class _RouteTable:
             peers = peer_node[first:last]
             # Ports to single-homed hosts are never next hops: their switch reaches them by ROUTE_LOCAL.
             usable = ((peers >= ports.host_count) | (self._root_group[peers] >= 0)) & self._up[first:last]
-            views = np.where(usable, self._view[peers], NONE)
+            cost = self._cost[first:last]
+            views = np.where(usable, self._view[peers] * self._cost_max + (cost - 1), NONE)
             # A host knows its own distances from its neighbours', and which group it is itself.
             own = int(self._view[node]) if node >= ports.host_count else -2 - int(self._root_group[node])
             key = (own, views.tobytes())
             if key not in known:
-                known[key] = self._row(node, peers, views)
+                known[key] = self._row(node, peers, views, cost)
             template, sets = known[key]
             np.add(template, first, out=route[row], where=template >= 0)
             np.copyto(route[row], template, where=(template < 0) & (template > ROUTE_SET_BASE))
@@ -288,12 +320,12 @@ class _RouteTable:
         return route, start, np.concatenate(members) if members else np.zeros(0, dtype=np.int32)
 
     def _row(
-        self, node: int, peers: NDArray[np.int32], views: NDArray[np.int64]
+        self, node: int, peers: NDArray[np.int32], views: NDArray[np.int64], cost: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
         """(G,) one row, and its sets: ports counted from the node's first, sets from 0."""
         host_count = self._ports.host_count
         useful = np.flatnonzero(views != NONE)
-        # Neighbours of one view are next hops for the same groups.
+        # Neighbours of one view at one cost are next hops for the same groups.
         _, example, kind = np.unique(views[useful], return_index=True, return_inverse=True)
         neighbours = peers[useful[example]]
         peer_distance = np.full((len(neighbours), self._group_count), UNREACHED, dtype=np.int32)
@@ -308,7 +340,7 @@ class _RouteTable:
             own[own > UNREACHED] = UNREACHED
             if self._root_group[node] >= 0:
                 own[self._root_group[node]] = 0
-        chosen = (peer_distance == own - 1) & (own < UNREACHED)
+        chosen = (peer_distance == own - cost[useful[example]][:, None]) & (own < UNREACHED)
         entries = np.full(self._group_count, ROUTE_NONE, dtype=np.int32)
         # Groups that the same neighbours lead to share their ports. A set belongs to one node: rows never share any.
         packed = np.packbits(chosen, axis=0).T

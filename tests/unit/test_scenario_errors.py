@@ -424,14 +424,14 @@ def test_top_level(text: str, message: str) -> None:
     [
         (
             'kind = "leafspine"',
-            's.toml:2: fabric.kind = "leafspine": must be "leaf-spine", "fat-tree", "chain", "dumbbell",'
-            ' "single-switch" or "graph"; did you mean "leaf-spine"?',
+            's.toml:2: fabric.kind = "leafspine": must be "leaf-spine", "fat-tree", "rail", "rail-only", "torus",'
+            ' "dragonfly", "chain", "dumbbell", "single-switch" or "graph"; did you mean "leaf-spine"?',
         ),
         ("leaves = 2", 's.toml:1: fabric: key "kind" is missing: it says which fabric this is'),
         (
-            'kind = "torus"',
-            's.toml:2: fabric.kind = "torus": not supported yet: torus fabrics (allowed: "leaf-spine", "fat-tree",'
-            ' "chain", "dumbbell", "single-switch" or "graph")',
+            'kind = "hyperx"',
+            's.toml:2: fabric.kind = "hyperx": not supported yet: HyperX fabrics (allowed: "leaf-spine", "fat-tree",'
+            ' "rail", "rail-only", "torus", "dragonfly", "chain", "dumbbell", "single-switch" or "graph")',
         ),
         ('kind = "fat-tree"\nk = 3', "s.toml:3: fabric.k = 3: k must be even: 2 or 4"),
         (
@@ -491,8 +491,8 @@ def test_fabrics(text: str, message: str) -> None:
 
 def test_missing_tables() -> None:
     assert problems('name = "x"') == [
-        's.toml: the table [fabric] is missing: write [fabric] with kind = "leaf-spine", "fat-tree", "chain",'
-        ' "dumbbell", "single-switch" or "graph"',
+        's.toml: the table [fabric] is missing: write [fabric] with kind = "leaf-spine", "fat-tree", "rail",'
+        ' "rail-only", "torus", "dragonfly", "chain", "dumbbell", "single-switch" or "graph"',
         "s.toml: there is no traffic: add at least one [[workload]]",
     ]
     assert only(FABRIC) == "s.toml: there is no traffic: add at least one [[workload]]"

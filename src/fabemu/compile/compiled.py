@@ -14,14 +14,16 @@ from fabemu.compile.buffers import FrameLimits, compile_buffers
 from fabemu.compile.domains import compile_domains, keep_inside, scale_up_domains
 from fabemu.compile.faults import compile_faults
 from fabemu.compile.incidents import compile_incidents
+from fabemu.compile.paths import fabric_routes
 from fabemu.compile.routes import compile_detours
 from fabemu.compile.traffic import compile_traffic
+from fabemu.compile.unreachable import SHOWN_MAX, unreachable_messages
 from fabemu.compile.wiring import Wiring, wire
 from fabemu.errors import Problem, ScenarioError
 from fabemu.hashing import STREAM_ECMP, hash64, low32
 from fabemu.ideal import ideal_completion_ps
 from fabemu.plan import FOREVER_PS, SCHEDULER_CREATION, SCHEDULER_WINDOW, VERB_READ, VERB_SCALE_UP, VERB_SEND, Plan
-from fabemu.routing import Routes, reachable, shortest_paths
+from fabemu.routing import Routes, reachable
 from fabemu.scenario.device import Switch
 from fabemu.scenario.model import Scenario
 from fabemu.topology.fabric import Fabric, build_fabric
@@ -31,9 +33,6 @@ from fabemu.workload.graph import OperationGraph
 
 READ_PACKETS_MAX = 2**23
 """Packets of one READ: what packet numbers of 24 bits can tell apart."""
-
-_SHOWN_MAX = 20
-"""Pairs of hosts that one message lists."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,7 +99,6 @@ def compile_plan(
     InputError
         A file that the scenario names is wrong.
     """
-    _refuse_scale_up(scenario)
     fabric = build_fabric(scenario, base_dir)
     wiring = wire(scenario, fabric)
     host_rate_bps = wiring.host_rate_bps()
@@ -111,7 +109,7 @@ def compile_plan(
         graph = OperationGraph(flows=flows) if isinstance(flows, FlowTable) else flows
     graph = keep_inside(graph, domain)
     flows = graph.flows
-    routes = shortest_paths(wiring.ports)
+    routes = fabric_routes(fabric, wiring)
     _check_flows(flows, fabric, wiring, routes, len(scenario.classes))
     _check_verbs(flows, scenario)
 
@@ -194,15 +192,6 @@ def compile_plan(
     )
 
 
-def _refuse_scale_up(scenario: Scenario) -> None:
-    """Raise for models of the scale-up network that are not there."""
-    if scenario.scale_up is not None and scenario.scale_up.model != "analytic":
-        message = (
-            "not supported yet: use analytic, or leave [scale_up] out; messages inside a node then go by the fabric"
-        )
-        raise ScenarioError(Problem("", "scale_up.model", message, f'"{scenario.scale_up.model}"'))
-
-
 def _frame_limits(scenario: Scenario, *, reads: bool) -> FrameLimits:
     """The largest frame of any kind, with the sizes of MODEL 3."""
     frames = scenario.frames
@@ -250,27 +239,21 @@ def _check_flows(flows: FlowTable, fabric: Fabric, wiring: Wiring, routes: Route
     problems: list[str] = []
     for column, end in ((flows.src, "source"), (flows.dst, "destination")):
         outside = np.flatnonzero((column < 0) | (column >= fabric.host_count))
-        for flow in outside[:_SHOWN_MAX].tolist():
+        for flow in outside[:SHOWN_MAX].tolist():
             node = int(column[flow])
             known = names[node] if 0 <= node < len(names) else str(node)
             problems.append(f"flow {flow}: its {end} {known} is not a host; only hosts send and receive")
     if problems:
         raise ScenarioError(Problem("", "", message) for message in problems)
-    for flow in np.flatnonzero(flows.src == flows.dst)[:_SHOWN_MAX].tolist():
+    for flow in np.flatnonzero(flows.src == flows.dst)[:SHOWN_MAX].tolist():
         problems.append(f'flow {flow}: host "{names[flows.src[flow]]}" sends to itself')
-    for flow in np.flatnonzero((flows.bytes < 0) | (flows.start_ps < 0))[:_SHOWN_MAX].tolist():
+    for flow in np.flatnonzero((flows.bytes < 0) | (flows.start_ps < 0))[:SHOWN_MAX].tolist():
         problems.append(f"flow {flow}: negative size or start time")
-    for flow in np.flatnonzero(flows.class_id >= class_count)[:_SHOWN_MAX].tolist():
+    for flow in np.flatnonzero(flows.class_id >= class_count)[:SHOWN_MAX].tolist():
         problems.append(f"flow {flow}: class {flows.class_id[flow]} of {class_count}")
     lost = ~reachable(wiring.ports, routes, flows.src, flows.dst) & (flows.src != flows.dst)
     lost = np.flatnonzero(lost & (flows.verb != VERB_SCALE_UP))
     pairs = dict.fromkeys(zip(flows.src[lost].tolist(), flows.dst[lost].tolist(), strict=True))
-    degree = wiring.ports.degree
-    for src, dst in list(pairs)[:_SHOWN_MAX]:
-        isolated = [names[host] for host in (src, dst) if degree[host] == 0]
-        reason = f"{' and '.join(isolated)} ha{'ve' if len(isolated) > 1 else 's'} no link" if isolated else "no path"
-        problems.append(f"{names[dst]} is unreachable from {names[src]}: {reason}")
-    if len(pairs) > _SHOWN_MAX:
-        problems.append(f"and {len(pairs) - _SHOWN_MAX} more unreachable pairs of hosts")
+    problems += unreachable_messages(fabric, wiring.ports.degree, pairs)
     if problems:
         raise ScenarioError(Problem("", "", message) for message in problems)

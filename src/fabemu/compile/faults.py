@@ -137,10 +137,11 @@ class _Compiler:
         return None
 
     def host_ports(self, index: int, name: str) -> list[int]:
+        """Ports of the NIC of a host; that of its scale-up network is another device."""
         node = self.node(index, "host", name, among=self.fabric.host_names, noun="host")
         if node is None:
             return []
-        own = self.ports_of(node)
+        own = [port for port in self.ports_of(node) if not self.wiring.scale_up[port]]
         if not own:
             self.refuse(index, "host", "has no link", name)
         return own

@@ -1,4 +1,4 @@
-"""Routing tables of a run: shortest paths, next hops given by hand, and what is left when links are down."""
+"""Routing tables of a run: paths of the fabric, next hops given by hand, and what is left when links are down."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.compile.paths import fabric_routes
 from fabemu.compile.wiring import Wiring
 from fabemu.errors import Problem, ScenarioError
 from fabemu.plan import NONE, ROUTE_SET_BASE
-from fabemu.routing import GROUPS_MAX, TABLE_ENTRIES_MAX, Routes, shortest_paths
+from fabemu.routing import GROUPS_MAX, TABLE_ENTRIES_MAX, Routes
 from fabemu.scenario.fabric import close_to
 from fabemu.scenario.model import Scenario
 from fabemu.topology.cable import Fabric
@@ -90,7 +91,7 @@ def compile_routes(
     fabric, wiring
         The fabric.
     shortest
-        Its shortest paths with every link up.
+        Its routes with every link up, by `fabric_routes`.
     detours
         Next hops given by hand; of one whose links are all dead the shortest paths are left.
     dead
@@ -109,7 +110,7 @@ def compile_routes(
     for down in [frozenset[int](), *dead]:
         is_down = np.zeros(len(ports.port_node), dtype=np.bool_)
         is_down[list(down)] = True
-        routes = shortest_paths(ports, is_down) if down else shortest
+        routes = fabric_routes(fabric, wiring, is_down) if down else shortest
         routes = _detoured(routes, [replace(item, ports=item.ports[~is_down[item.ports]]) for item in detours])
         if detours:
             _refuse_circles(fabric, wiring, routes, detours)

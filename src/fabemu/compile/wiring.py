@@ -13,10 +13,8 @@ from fabemu.routing import Ports, cable_ports, port_table
 from fabemu.scenario.device import Link
 from fabemu.scenario.fabric import close_to
 from fabemu.scenario.model import Scenario
+from fabemu.scenario.scale_up import CREDIT_BLOCK_BYTES, SCALE_UP_TIER
 from fabemu.topology.cable import Fabric
-
-CREDIT_BLOCK_BYTES = 64
-"""Unit of credits."""
 
 CREDIT_REFRESH_AUTO = -1
 """Refresh of credits that depends on whether their frames can be lost."""
@@ -35,11 +33,13 @@ class Wiring:
     names: tuple[str, ...]  # (P,) "leaf0->spine1", with "#0", "#1", ... where cables are parallel
     credit_bytes: NDArray[np.int64]  # (P,) receive buffer of each class on a link with credits, whole blocks; else 0
     credit_refresh_ps: NDArray[np.int64]  # (P,) 0 for none, CREDIT_REFRESH_AUTO
+    scale_up: NDArray[np.bool_]  # (P,) ports of the scale-up network
+    cost: NDArray[np.int32] | None  # (P,) what the cable counts in the length of a path; None: 1 everywhere
 
     def host_rate_bps(self) -> NDArray[np.int64]:
-        """(H,) sum of the rates of the ports of every host; 0 for an isolated one."""
+        """(H,) sum of the rates of the NIC ports of every host; 0 for an isolated one."""
         total = np.zeros(self.ports.node_count, dtype=np.int64)
-        np.add.at(total, self.ports.port_node, self.rate_bps)
+        np.add.at(total, self.ports.port_node, np.where(self.scale_up, 0, self.rate_bps))
         return total[: self.ports.host_count]
 
 
@@ -77,6 +77,10 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
         of_port[port_of] = of_cable[:, None]
         return of_port
 
+    cable_inside = np.array([cable.tier == SCALE_UP_TIER for cable in fabric.cables], dtype=np.int64)
+    costs = fabric.hop_costs
+    cable_cost = np.array([costs.get(cable.tier, 1) for cable in fabric.cables]) if costs else None
+
     return Wiring(
         ports,
         at_both_ends(cable_rate),
@@ -84,6 +88,8 @@ def wire(scenario: Scenario, fabric: Fabric) -> Wiring:
         tuple(port_names),
         at_both_ends(cable_credit),
         at_both_ends(cable_refresh),
+        at_both_ends(cable_inside) != 0,
+        None if cable_cost is None else at_both_ends(cable_cost).astype(np.int32),
     )
 
 

@@ -5,6 +5,7 @@ What cannot be told without reading files or names counts as nothing: the figure
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import fields
@@ -17,7 +18,19 @@ from fabemu.cost.footprint import Counts, footprint
 from fabemu.cost.memory import LIBRARIES_BYTES
 from fabemu.errors import InputError
 from fabemu.plan import Plan
-from fabemu.scenario.fabric import Chain, Dumbbell, FatTree, Graph, LeafSpine, SingleSwitch
+from fabemu.scenario.fabric import (
+    Chain,
+    Dragonfly,
+    Dumbbell,
+    FatTree,
+    Frontend,
+    Graph,
+    LeafSpine,
+    Rail,
+    RailOnly,
+    SingleSwitch,
+    Torus,
+)
 from fabemu.scenario.model import Scenario
 from fabemu.scenario.workload import AllToAll, Flows, Incast, Permutation, Poisson
 
@@ -27,6 +40,23 @@ _SURE = 0.9  # of the flows of a Poisson process: their number is drawn
 def counts_of_scenario(scenario: Scenario, base_dir: Path = Path()) -> Counts:
     """Devices, ports and messages that a scenario will have, at least."""
     degrees, host_count, cable_count = _fabric(scenario.fabric)
+    planes = getattr(scenario.fabric, "planes", 1)
+    host_ports = host_count * planes if cable_count else 0
+    nodes = host_count // scenario.fabric.gpus_of_node
+    if scenario.scale_up is not None and scenario.scale_up.model == "packets":
+        degrees = [*degrees, (nodes, scenario.fabric.gpus_of_node)]
+        cable_count, host_ports = cable_count + host_count, host_ports + host_count
+    frontend: Frontend | None = getattr(scenario.fabric, "frontend", None)
+    if frontend is not None:
+        beside = 0 if frontend.converged else nodes
+        leaves = frontend.storage_leaves * planes + (0 if frontend.converged else (frontend.leaves or 1))
+        links = beside + frontend.storage_hosts * (planes if frontend.converged else 1)
+        degrees = [*degrees, (leaves, links // leaves)]
+        host_count, cable_count, host_ports = (
+            host_count + beside + frontend.storage_hosts,
+            cable_count + links,
+            host_ports + links,
+        )
     messages, pairs = _messages(scenario, host_count, base_dir)
     switch_count = sum(count for count, _ in degrees)
     classes = scenario.classes_by_priority
@@ -34,7 +64,7 @@ def counts_of_scenario(scenario: Scenario, base_dir: Path = Path()) -> Counts:
         hosts=host_count,
         nodes=host_count + switch_count,
         ports=2 * cable_count,
-        host_ports=host_count if cable_count else 0,
+        host_ports=host_ports,
         classes=len(classes),
         lossless=sum(item.lossless for item in classes),
         widest_ports=max((degree for _, degree in degrees), default=1),
@@ -75,8 +105,32 @@ def _fabric(table: Any) -> tuple[list[tuple[int, int]], int, int]:
     match table:
         case LeafSpine():
             hosts, up = table.leaves * table.hosts_per_leaf, table.spines * table.uplinks
-            kinds = [(table.leaves, table.hosts_per_leaf + up), (table.spines, table.leaves * table.uplinks)]
-            return kinds, hosts, hosts + table.leaves * up
+            leaves, spines = table.planes * table.leaves, table.planes * table.spines
+            kinds = [(leaves, table.hosts_per_leaf + up), (spines, table.leaves * table.uplinks)]
+            return kinds, hosts, table.planes * hosts + leaves * up
+        case Rail():
+            hosts, up = table.nodes * table.gpus_per_node, table.spines * table.uplinks
+            leaves = table.units * table.gpus_per_node
+            kinds = [
+                (table.planes * leaves, table.nodes // table.units + up),
+                (table.planes * table.spines, leaves * table.uplinks),
+            ]
+            return kinds, hosts, table.planes * (hosts + leaves * up)
+        case RailOnly():
+            hosts = table.nodes * table.gpus_per_node
+            return [(table.planes * table.gpus_per_node, table.nodes)], hosts, table.planes * hosts
+        case Torus():
+            switches, axes = math.prod(table.dimensions), [size for size in table.dimensions if size > 2]
+            hosts = switches * table.hosts_per_switch
+            rings = sum(switches if size > 2 else switches // 2 for size in table.dimensions)
+            flat = len(table.dimensions) - len(axes)
+            return [(switches, table.hosts_per_switch + 2 * len(axes) + flat)], hosts, hosts + rings
+        case Dragonfly():
+            a, groups = table.routers_per_group, table.groups
+            hosts = groups * a * table.hosts_per_router
+            between = (groups - 1) * (a * table.global_links // max(1, groups - 1))  # what is left may not be paired
+            cables = hosts + groups * (a * (a - 1) + between) // 2
+            return [(groups * a, table.hosts_per_router + a - 1 + between // a)], hosts, cables
         case FatTree():
             shape = table.shape
             edges, aggs = shape.pods * shape.edges_per_pod, shape.pods * shape.aggs_per_pod
@@ -144,7 +198,7 @@ def _arrivals(scenario: Scenario, table: Poisson, host_count: int, base_dir: Pat
     from fabemu.workload.cdf import size_distribution
 
     stop_ps = table.stop if table.stop is not None else scenario.until
-    if stop_ps is None or isinstance(scenario.fabric, Graph):
+    if stop_ps is None or isinstance(scenario.fabric, Graph) or getattr(scenario.fabric, "frontend", None) is not None:
         return 0
     try:
         mean_bytes = size_distribution(table.sizes, base_dir).mean_bytes

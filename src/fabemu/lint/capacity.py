@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.reach import carried, demand, routed
 from fabemu.lint.subject import Subject
-from fabemu.plan import ROUTE_SET_BASE
+from fabemu.plan import NONE, ROUTE_SET_BASE
 from fabemu.units import format_rate
 
 _DOWN_AND_UP = (
@@ -150,9 +150,16 @@ def mixed_rates(subject: Subject) -> list[Finding]:
 def rails(subject: Subject) -> list[Finding]:
     """FB324."""
     plan, found = subject.plan, Grouped(RAILS)
+    # Storage and frontend NICs are on planes of their own, or on one only; the scale-up network is no rail.
+    rate_bps = np.where(subject.scale_up, 0, plan.port_rate_bps)
     links = [
-        tuple(sorted(plan.port_rate_bps[plan.node_port_start[host] : plan.node_port_start[host + 1]].tolist()))
-        for host in range(plan.host_count)
+        tuple(sorted(rate for rate in rate_bps[first:last].tolist() if rate)) if server != NONE else ()
+        for first, last, server in zip(
+            plan.node_port_start[: plan.host_count].tolist(),
+            plan.node_port_start[1 : plan.host_count + 1].tolist(),
+            subject.compiled.fabric.host_node.tolist(),
+            strict=True,
+        )
     ]
     if max(map(len, links), default=0) < 2:
         return []
@@ -182,7 +189,7 @@ def _planes(subject: Subject) -> list[Finding]:
         plane = plane[plane]
         if np.array_equal(before, plane):
             break
-    at_host = np.flatnonzero((plan.port_node < hosts) & (subject.peer_node >= hosts))
+    at_host = np.flatnonzero((plan.port_node < hosts) & (subject.peer_node >= hosts) & ~subject.scale_up)
     joined: dict[int, set[int]] = {}
     for host, number in zip(plan.port_node[at_host].tolist(), plane[subject.peer_node[at_host]].tolist(), strict=True):
         joined.setdefault(host, set()).add(number)

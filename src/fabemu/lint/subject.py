@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fabemu.compile import Compiled
 from fabemu.plan import VERB_READ, Plan
 from fabemu.scenario.model import Scenario
+from fabemu.scenario.scale_up import SCALE_UP_TIER
 from fabemu.units import format_bytes
 
 NEVER_MARK_BYTES = 2**31 - 1
@@ -35,6 +36,13 @@ class Subject:
     def peer_node(self) -> NDArray[np.int32]:
         """(P,) node at the other end of each port."""
         return self.plan.port_node[self.plan.port_peer]
+
+    @cached_property
+    def scale_up(self) -> NDArray[np.bool_]:
+        """(P,) ports of the scale-up network, at both ends."""
+        tiers = np.array(self.compiled.fabric.switch_tiers, dtype=object) == SCALE_UP_TIER
+        inside = np.concatenate([np.zeros(self.plan.host_count, dtype=np.bool_), tiers])
+        return inside[self.plan.port_node] | inside[self.peer_node]
 
     @cached_property
     def switch_ports(self) -> NDArray[np.int64]:

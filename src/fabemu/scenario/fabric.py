@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
-from fabemu.scenario.quantity import DEVICES_MAX, Count, Devices, Length, Rate, Ratio, Text, Time
+from fabemu.scenario.quantity import DEVICES_MAX, Count, Devices, Flag, Length, Rate, Ratio, Text, Time
 from fabemu.scenario.table import Broken, Table, optional
 
 PS_PER_METRE = 5_000
@@ -30,6 +32,11 @@ class _Fabric(Table):
         """Hosts of each node: consecutive ones; 1 where every host is a node of its own."""
         return getattr(self, "gpus_per_node", None) or 1
 
+    @property
+    def storage_joins(self) -> str | None:
+        """Tier of the switches that storage leaves of a converged fabric are cabled to; None if there are none."""
+        return None
+
     def switch_tiers(self) -> tuple[str, ...]:
         """Tiers that [switch.tier.*] may name."""
         return ("switch",)
@@ -43,6 +50,75 @@ class _Fabric(Table):
         return "switch"
 
 
+class Frontend(Table):
+    """Storage hosts s0.., and how GPUs reach them: by a network of their own, or converged with the fabric of the GPUs.
+
+    By a network of their own: a leaf-spine fleaf0.., sleaf0.. (storage), fspine0.., in which every node has one NIC, a
+    host n0f, n1f and so on. No path joins it with the fabric of the GPUs. Converged: leaves sleaf0.. with the storage
+    hosts are cabled to the spines of the GPUs' fabric (the cores of a fat tree, the switch of a single one).
+    """
+
+    storage_hosts: Count = Field(description="storage hosts")
+    converged: Flag = optional(
+        False, description="storage hangs on the fabric of the GPUs, and nodes have no other NIC"
+    )
+    storage_leaves: Count = optional(1, description="leaf switches of the storage hosts, which are dealt out evenly")
+    leaves: Count | None = optional(None, description="leaf switches of the nodes, 1 by default; not if converged")
+    spines: Count | None = optional(None, description="spine switches, 1 by default; not if converged")
+    uplinks: Count = optional(1, description="parallel links between each of these leaves and each spine")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.storage_leaves > self.storage_hosts:
+            yield ("storage_leaves",), f"more leaves than storage hosts: at most {self.storage_hosts:,}"
+        for key in ("leaves", "spines"):
+            if self.converged and getattr(self, key) is not None:
+                yield (key,), "a converged frontend has no network of its own: leave it out, or converged = false"
+
+
+_FRONTEND = "storage, and the network that leads to it"
+
+
+def _frontend_rules(table: Any, hosts: int) -> Iterator[Broken]:
+    """Yield what is wrong between [fabric.frontend] and a fabric of so many hosts of GPUs."""
+    frontend: Frontend | None = table.frontend
+    if frontend is None:
+        return
+    nodes = hosts // table.gpus_of_node
+    if frontend.converged and table.storage_joins is None:
+        message = f"a {table.kind} fabric has no spines that storage leaves could be cabled to: leave it out"
+        yield ("frontend", "converged"), message
+    if not frontend.converged and (frontend.leaves or 1) > nodes:
+        yield ("frontend", "leaves"), f"more leaves than nodes: at most {nodes:,}"
+    if hosts + nodes + frontend.storage_hosts > DEVICES_MAX:
+        yield ("frontend", "storage_hosts"), f"with the GPUs, more than the {DEVICES_MAX:,} hosts that are supported"
+    leaves = frontend.storage_leaves if frontend.converged else frontend.storage_leaves + (frontend.leaves or 1)
+    links = leaves * frontend.uplinks * (1 if frontend.converged else frontend.spines or 1)
+    if leaves + (frontend.spines or 1) > DEVICES_MAX or links > 4 * DEVICES_MAX:
+        yield ("frontend", "storage_leaves"), f"gives {leaves:,} leaves and {links:,} links: more than are supported"
+
+
+def _frontend_switch_tiers(frontend: Frontend | None) -> tuple[str, ...]:
+    if frontend is None:
+        return ()
+    return ("storage-leaf",) if frontend.converged else ("frontend-leaf", "storage-leaf", "frontend-spine")
+
+
+def _frontend_link_tiers(frontend: Frontend | None) -> tuple[str, ...]:
+    if frontend is None:
+        return ()
+    return ("storage", "storage-fabric") if frontend.converged else ("frontend", "storage", "frontend-fabric")
+
+
+def _tier_by_name(name: str, tiers: dict[str, str]) -> str | None:
+    """Tier of a switch by what its name begins with, a plane "p0-" left out."""
+    plain = re.sub(r"^p\d+-", "", name)
+    known = {**tiers, "fleaf": "frontend-leaf", "fspine": "frontend-spine", "sleaf": "storage-leaf"}
+    return next((tier for prefix, tier in known.items() if re.match(rf"{prefix}\d", plain)), None)
+
+
+Planes = Annotated[int, Strict(), Field(ge=1, le=16)]
+_PLANES = "equal networks that only hosts join: every host has a port in each, and spreads its queue pairs by hash"
 _GPUS_PER_NODE = "hosts that make a node, consecutive ones; default: every host is a node of its own"
 
 
@@ -65,32 +141,44 @@ def _too_many(key: str, hosts: int, switches: int) -> Iterator[Broken]:
 
 
 class LeafSpine(_Fabric):
-    """Two tiers: every leaf is cabled to every spine. Devices are h0.., leaf0.., spine0.."""
+    """Two tiers: every leaf is cabled to every spine. Devices are h0.., leaf0.., spine0..
+
+    With several planes the switches are p0-leaf0.., p1-leaf0.. and so on, and every host has a port in each plane.
+    """
 
     kind: Literal["leaf-spine"] = "leaf-spine"
     leaves: Count = Field(description="leaf switches")
     hosts_per_leaf: Count = Field(description="hosts of each leaf")
     spines: Count = Field(description="spine switches")
     uplinks: Count = optional(1, description="parallel links between each leaf and each spine")
+    planes: Planes = optional(1, description=_PLANES)
     gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
+    frontend: Frontend | None = optional(None, description=_FRONTEND)
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
-        yield from _node_rules(self.leaves * self.hosts_per_leaf, self.gpus_per_node)
-        yield from _too_many("leaves", self.leaves * self.hosts_per_leaf, self.leaves + self.spines)
-        yield from _too_many_links("spines", self.leaves * self.spines * self.uplinks)
+        hosts = self.leaves * self.hosts_per_leaf
+        yield from _node_rules(hosts, self.gpus_per_node)
+        yield from _too_many("leaves", hosts, self.planes * (self.leaves + self.spines))
+        yield from _too_many_links("spines", self.planes * self.leaves * self.spines * self.uplinks)
+        yield from _frontend_rules(self, hosts)
+
+    @property
+    def storage_joins(self) -> str | None:
+        """Tier of the switches that storage leaves of a converged fabric are cabled to."""
+        return "spine"
 
     def switch_tiers(self) -> tuple[str, ...]:
         """Tiers that [switch.tier.*] may name."""
-        return ("leaf", "spine")
+        return ("leaf", "spine", *_frontend_switch_tiers(self.frontend))
 
     def link_tiers(self) -> tuple[str, ...]:
         """Tiers that [link.tier.*] may name."""
-        return ("host", "fabric")
+        return ("host", "fabric", *_frontend_link_tiers(self.frontend))
 
     def switch_tier(self, name: str) -> str | None:
         """Tier of the switch of this name."""
-        return name.rstrip("0123456789") if name.startswith(("leaf", "spine")) else None
+        return _tier_by_name(name, {"leaf": "leaf", "spine": "spine"})
 
 
 def _too_many_links(key: str, links: int) -> Iterator[Broken]:
@@ -131,6 +219,12 @@ class FatTree(_Fabric):
         "1", description="at the edge: multiplies the hosts of each edge switch", examples=["2:1"]
     )
     gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
+    frontend: Frontend | None = optional(None, description=_FRONTEND)
+
+    @property
+    def storage_joins(self) -> str | None:
+        """Tier of the switches that storage leaves of a converged fabric are cabled to."""
+        return "core"
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
@@ -161,6 +255,7 @@ class FatTree(_Fabric):
                 yield from _too_many("k" if self.k else "pods", edges * shape.hosts_per_edge, switches)
                 links = edges * shape.aggs_per_pod + shape.pods * shape.cores
                 yield from _too_many_links("k" if self.k else "pods", links)
+                yield from _frontend_rules(self, edges * shape.hosts_per_edge)
 
     def _count(self, key: str) -> int:
         value: int | None = getattr(self, key)
@@ -184,15 +279,15 @@ class FatTree(_Fabric):
 
     def switch_tiers(self) -> tuple[str, ...]:
         """Tiers that [switch.tier.*] may name."""
-        return ("edge", "agg", "core")
+        return ("edge", "agg", "core", *_frontend_switch_tiers(self.frontend))
 
     def link_tiers(self) -> tuple[str, ...]:
         """Tiers that [link.tier.*] may name."""
-        return ("host", "edge-agg", "agg-core")
+        return ("host", "edge-agg", "agg-core", *_frontend_link_tiers(self.frontend))
 
     def switch_tier(self, name: str) -> str | None:
         """Tier of the switch of this name."""
-        return next((tier for tier in self.switch_tiers() if name.startswith(tier)), None)
+        return _tier_by_name(name, {"edge": "edge", "agg": "agg", "core": "core"})
 
 
 class Chain(_Fabric):
@@ -226,14 +321,210 @@ class SingleSwitch(_Fabric):
     kind: Literal["single-switch"] = "single-switch"
     hosts: Count = Field(description="hosts")
     gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
+    frontend: Frontend | None = optional(None, description=_FRONTEND)
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
         yield from _node_rules(self.hosts, self.gpus_per_node)
+        yield from _frontend_rules(self, self.hosts)
+
+    @property
+    def storage_joins(self) -> str | None:
+        """Tier of the switches that storage leaves of a converged fabric are cabled to."""
+        return "switch"
+
+    def switch_tiers(self) -> tuple[str, ...]:
+        """Tiers that [switch.tier.*] may name."""
+        return ("switch", *_frontend_switch_tiers(self.frontend))
 
     def link_tiers(self) -> tuple[str, ...]:
         """Tiers that [link.tier.*] may name."""
-        return ("host",)
+        return ("host", *_frontend_link_tiers(self.frontend))
+
+    def switch_tier(self, name: str) -> str | None:
+        """Tier of the switch of this name."""
+        return _tier_by_name(name, {"sw": "switch"})
+
+
+class Rail(_Fabric):
+    """Rail-optimised: NIC k of every node is in rail k, whose leaf rail{k} is cabled to every spine.
+
+    Hosts are GPUs with their NIC: n0g0, n0g1, ..., n1g0 and so on. With several leaves per rail (nodes_per_leaf) they
+    are rail{k}-{unit}; spines are spine0... With several planes all of these are p0-rail0.., p1-rail0.. and so on.
+    """
+
+    kind: Literal["rail"] = "rail"
+    nodes: Count = Field(description="nodes, n0..")
+    gpus_per_node: Count = optional(8, description="GPUs of each node, and rails")
+    spines: Count = Field(description="spine switches of each plane")
+    nodes_per_leaf: Count | None = optional(
+        None, description="nodes of a scalable unit, which has a leaf in every rail; default: all nodes"
+    )
+    uplinks: Count = optional(1, description="parallel links between each leaf and each spine")
+    planes: Planes = optional(1, description=_PLANES)
+    frontend: Frontend | None = optional(None, description=_FRONTEND)
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if self.nodes_per_leaf is not None and self.nodes_per_leaf > self.nodes:
+            yield ("nodes_per_leaf",), f"there are {self.nodes:,} nodes only: at most {self.nodes:,}, or leave it out"
+            return
+        hosts, leaves = self.nodes * self.gpus_per_node, self.units * self.gpus_per_node
+        yield from _too_many("nodes", hosts, self.planes * (leaves + self.spines))
+        yield from _too_many_links("spines", self.planes * leaves * self.spines * self.uplinks)
+        yield from _frontend_rules(self, hosts)
+
+    @property
+    def units(self) -> int:
+        """Leaves of each rail in each plane."""
+        return -(-self.nodes // (self.nodes_per_leaf or self.nodes))
+
+    @property
+    def storage_joins(self) -> str | None:
+        """Tier of the switches that storage leaves of a converged fabric are cabled to."""
+        return "spine"
+
+    def switch_tiers(self) -> tuple[str, ...]:
+        """Tiers that [switch.tier.*] may name."""
+        return ("leaf", "spine", *_frontend_switch_tiers(self.frontend))
+
+    def link_tiers(self) -> tuple[str, ...]:
+        """Tiers that [link.tier.*] may name."""
+        return ("host", "fabric", *_frontend_link_tiers(self.frontend))
+
+    def switch_tier(self, name: str) -> str | None:
+        """Tier of the switch of this name."""
+        return _tier_by_name(name, {"rail": "leaf", "spine": "spine"})
+
+
+class RailOnly(_Fabric):
+    """Rail-only: NIC k of every node is on switch rail{k}, and nothing joins the rails.
+
+    Hosts are n0g0, n0g1, ..., n1g0 and so on. Traffic from one rail to another must go through the GPU of that rail in
+    its own node, by the scale-up network ([scale_up]): it is two messages. With several planes the switches are
+    p0-rail0.., p1-rail0.. and so on.
+    """
+
+    kind: Literal["rail-only"] = "rail-only"
+    nodes: Count = Field(description="nodes, n0..")
+    gpus_per_node: Count = optional(8, description="GPUs of each node, and rails")
+    planes: Planes = optional(1, description=_PLANES)
+    frontend: Frontend | None = optional(None, description=_FRONTEND)
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        hosts = self.nodes * self.gpus_per_node
+        yield from _too_many("nodes", hosts, self.planes * self.gpus_per_node)
+        yield from _frontend_rules(self, hosts)
+
+    def switch_tiers(self) -> tuple[str, ...]:
+        """Tiers that [switch.tier.*] may name."""
+        return ("leaf", *_frontend_switch_tiers(self.frontend))
+
+    def link_tiers(self) -> tuple[str, ...]:
+        """Tiers that [link.tier.*] may name."""
+        return ("host", *_frontend_link_tiers(self.frontend))
+
+    def switch_tier(self, name: str) -> str | None:
+        """Tier of the switch of this name."""
+        return _tier_by_name(name, {"rail": "leaf"})
+
+
+class Torus(_Fabric):
+    """Torus of two or three dimensions: switch t{x}-{y}[-{z}] is cabled to its neighbours, round each dimension.
+
+    Hosts h0.. are on the switches in the order of x, then y, then z. A dimension of 2 has one cable, not two.
+    """
+
+    kind: Literal["torus"] = "torus"
+    dimensions: tuple[Count, ...] = Field(description="switches along x, y and perhaps z", examples=[[4, 4]])
+    hosts_per_switch: Count = optional(1, description="hosts of each switch")
+    routing: Literal["dimension-order", "shortest"] = optional(
+        "dimension-order",
+        description="dimension-order: one path, along x, then y, then z, each the shorter way round; shortest: all"
+        " shortest paths, by hash",
+    )
+    gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
+    frontend: Frontend | None = optional(None, description=_FRONTEND)
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        if len(self.dimensions) not in (2, 3):
+            text = f"{len(self.dimensions)} dimension{'s' * (len(self.dimensions) != 1)}"
+            yield ("dimensions",), f"a torus has two or three dimensions, not {text}: write [4, 4] or [4, 4, 4]"
+            return
+        for index, size in enumerate(self.dimensions):
+            if size < 2:
+                message = f"a ring of {size} switch: a torus needs at least 2 along {'xyz'[index]}"
+                yield ("dimensions", index), message + ("; leave z out" if index == 2 else "")
+                return
+        switches = math.prod(self.dimensions)
+        hosts = switches * self.hosts_per_switch
+        yield from _too_many("dimensions", hosts, switches)
+        yield from _node_rules(hosts, self.gpus_per_node)
+        yield from _frontend_rules(self, hosts)
+
+    def switch_tiers(self) -> tuple[str, ...]:
+        """Tiers that [switch.tier.*] may name."""
+        return ("switch", *_frontend_switch_tiers(self.frontend))
+
+    def link_tiers(self) -> tuple[str, ...]:
+        """Tiers that [link.tier.*] may name: those of the dimensions are x, y and z."""
+        # A table with wrong dimensions has none of them when the rest of the file is looked at.
+        axes = "xyz"[: len(getattr(self, "dimensions", "xyz"))]
+        return ("host", *axes, *_frontend_link_tiers(self.frontend))
+
+    def switch_tier(self, name: str) -> str | None:
+        """Tier of the switch of this name."""
+        return _tier_by_name(name, {"t": "switch"})
+
+
+class Dragonfly(_Fabric):
+    """Dragonfly: the routers of a group are all cabled to each other, and every two groups by global links.
+
+    Hosts h0.. are on the routers r{group}-{i} in order. Routes are minimal: one global link between two groups, with at
+    most one local link before it and one after it.
+    """
+
+    kind: Literal["dragonfly"] = "dragonfly"
+    groups: Count = Field(description="groups")
+    routers_per_group: Count = Field(description="routers of each group, a")
+    hosts_per_router: Count = optional(1, description="hosts of each router, p")
+    global_links: Count = Field(description="global links of each router, h: a group has a x h of them")
+    routing: Literal["minimal"] = optional("minimal", description="all minimal paths, by hash")
+    gpus_per_node: Count | None = optional(None, description=_GPUS_PER_NODE)
+    frontend: Frontend | None = optional(None, description=_FRONTEND)
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        per_group = self.routers_per_group * self.global_links
+        if self.groups > per_group + 1:
+            least = -(-(self.groups - 1) // self.routers_per_group)
+            yield (
+                ("groups",),
+                f"{self.routers_per_group:,} routers x {self.global_links:,} global links of a group reach"
+                f" {per_group:,} other groups: at most {per_group + 1:,} groups, or global_links = {least:,}",
+            )
+            return
+        routers = self.groups * self.routers_per_group
+        hosts = routers * self.hosts_per_router
+        yield from _too_many("groups", hosts, routers)
+        local = self.groups * self.routers_per_group * (self.routers_per_group - 1) // 2
+        yield from _too_many_links("groups", local + self.groups * per_group // 2)
+        yield from _node_rules(hosts, self.gpus_per_node)
+        yield from _frontend_rules(self, hosts)
+
+    def switch_tiers(self) -> tuple[str, ...]:
+        """Tiers that [switch.tier.*] may name."""
+        return ("router", *_frontend_switch_tiers(self.frontend))
+
+    def link_tiers(self) -> tuple[str, ...]:
+        """Tiers that [link.tier.*] may name."""
+        return ("host", "local", "global", *_frontend_link_tiers(self.frontend))
+
+    def switch_tier(self, name: str) -> str | None:
+        """Tier of the switch of this name."""
+        return _tier_by_name(name, {"r": "router"})
 
 
 class GraphLink(Table):
@@ -322,6 +613,6 @@ def close_to(name: str, names: Any) -> str:
 
 
 AnyFabric = Annotated[
-    LeafSpine | FatTree | Chain | Dumbbell | SingleSwitch | Graph,
+    LeafSpine | FatTree | Rail | RailOnly | Torus | Dragonfly | Chain | Dumbbell | SingleSwitch | Graph,
     Field(discriminator="kind"),
 ]

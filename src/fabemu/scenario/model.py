@@ -31,7 +31,7 @@ from fabemu.scenario.fault import AnyFault, Routing, fault_rules
 from fabemu.scenario.incident import Deadlock, Receiver
 from fabemu.scenario.presets import NS3_DEFAULTS
 from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, Flag, IntervalOrOff, Text, Time, is_printable, named
-from fabemu.scenario.scale_up import ScaleUp, scale_up_rules
+from fabemu.scenario.scale_up import SCALE_UP_TIER, ScaleUp, scale_up_rules
 from fabemu.scenario.table import Broken, Table, broken_deeply, optional, overlay, raise_broken
 from fabemu.scenario.workload import AnyWorkload, Poisson
 from fabemu.units import format_time
@@ -454,7 +454,7 @@ class Scenario(Table):
         rate, delay
             bit/s and ps of a graph's own link; None if it has none.
         """
-        link = self._cached(("link", tier), lambda: overlay(self.link, self.link.tier.get(tier), Link))
+        link = self._cached(("link", tier), lambda: self._link_of_tier(tier))
         if rate is not None or delay is not None:
             update: dict[str, Any] = {}
             if rate is not None:
@@ -467,6 +467,19 @@ class Scenario(Table):
                 link = overlay(link, item, Link)
         return link
 
+    def _link_of_tier(self, tier: str) -> Link:
+        """[link] and its tier; the cables of the scale-up network have a table of their own."""
+        if tier == SCALE_UP_TIER and self.scale_up is not None:
+            return self.scale_up.link(self.frames, self.nic.mtu)
+        return overlay(self.link, self.link.tier.get(tier), Link)
+
+    def _switch_of_tier(self, tier: str) -> Switch:
+        """[switch] and its tier; the switches of the scale-up network have a table of their own."""
+        if tier == SCALE_UP_TIER and self.scale_up is not None:
+            lanes = self.fabric.gpus_of_node * len(self.classes)
+            return self.scale_up.switch(self.frames, self.nic.mtu, lanes)
+        return overlay(self.switch, self.switch.tier.get(tier), Switch)
+
     def switch_for(self, tier: str, name: str) -> Switch:
         """Resolve the parameters of one switch: [switch], then its tier, then its overrides.
 
@@ -475,7 +488,7 @@ class Scenario(Table):
         ScenarioError
             Tier and override together break a rule that each alone keeps.
         """
-        switch = self._cached(("switch", tier), lambda: overlay(self.switch, self.switch.tier.get(tier), Switch))
+        switch = self._cached(("switch", tier), lambda: self._switch_of_tier(tier))
         items = [item for item in self._switch_overrides.get(name, ()) if item.peer is None]
         for item in items:
             switch = overlay(switch, item, Switch)

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from fabemu.scenario.device import Frames, Link, Switch
 from fabemu.scenario.quantity import Duration, Rate, SizeOrAuto
 from fabemu.scenario.table import Broken, Table, optional
+
+SCALE_UP_TIER = "scale-up"
+"""Tier of the switches and cables of the scale-up network."""
+
+CREDIT_BLOCK_BYTES = 64
+"""Unit of credits (MODEL 7)."""
+
+CREDIT_FRAME_BYTES = 64
+"""Frame that returns credits (MODEL 3)."""
 
 
 class ScaleUp(Table):
@@ -32,6 +42,43 @@ class ScaleUp(Table):
         """Yield what is wrong between the keys."""
         if self.model == "packets" and self.latency % 2:
             yield ("latency",), "must be an even number of ps: each of the two cables of a path has half of it"
+
+    def link(self, frames: Frames, mtu_bytes: int) -> Link:
+        """Parameters of the cable of a GPU to the switch of its node."""
+        update = {
+            "rate": self.bandwidth,
+            "delay": self.latency // 2,
+            "length": None,
+            "flow_control": "credit",
+            "credit_buffer": self._credit_bytes(frames, mtu_bytes),
+        }
+        return Link().model_copy(update=update)
+
+    def switch(self, frames: Frames, mtu_bytes: int, lanes: int) -> Switch:
+        """Parameters of the switch of a node: no latency of its own, no marking, and a buffer for so many lanes."""
+        switch = Switch()
+        update = {
+            "latency": 0,
+            "buffer": lanes * self._credit_bytes(frames, mtu_bytes),
+            "ecn": switch.ecn.model_copy(update={"enabled": False}),
+        }
+        return switch.model_copy(update=update)
+
+    def _credit_bytes(self, frames: Frames, mtu_bytes: int) -> int:
+        """Receive buffer of one lane, in whole blocks.
+
+        A lane sends at its full rate if its buffer holds what the link carries from the start of a frame to the arrival
+        of its credits: the frame and the way there; at most one frame that the credit frame waits for; the credit frame
+        and the way back. One frame more makes up for whole frames and blocks.
+        """
+        if self.credit_buffer != "auto":
+            return self.credit_buffer
+        payload = -(-mtu_bytes // frames.pad) * frames.pad
+        largest = max(frames.minimum, payload + frames.header_bytes + max(frames.reth, frames.aeth))
+        whole = largest + frames.wire_overhead
+        credit = max(frames.minimum, CREDIT_FRAME_BYTES) + frames.wire_overhead
+        under_way = -(-self.bandwidth * self.latency // (8 * 10**12))
+        return -(-(under_way + 3 * whole + credit) // CREDIT_BLOCK_BYTES) * CREDIT_BLOCK_BYTES
 
 
 def scale_up_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:

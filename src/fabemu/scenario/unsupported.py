@@ -36,12 +36,14 @@ UNSUPPORTED_KEYS: dict[str, str] = {
 
 UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
     ("fabric", "kind"): {
-        "dragonfly": "dragonfly fabrics",
-        "torus": "torus fabrics",
-        "rail": "rail-optimised fabrics",
-        "rail-optimized": "rail-optimised fabrics",
-        "rail-optimised": "rail-optimised fabrics",
+        "rail-optimized": 'other names of the fabric kind "rail"',
+        "rail-optimised": 'other names of the fabric kind "rail"',
         "hyperx": "HyperX fabrics",
+    },
+    ("fabric", "routing"): {
+        "valiant": "Valiant and adaptive routing of dragonflies and tori",
+        "ugal": "Valiant and adaptive routing of dragonflies and tori",
+        "adaptive": "Valiant and adaptive routing of dragonflies and tori",
     },
     ("cc", "kind"): {
         "hpcc": "HPCC",

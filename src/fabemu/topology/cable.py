@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -26,6 +26,10 @@ class Cable(NamedTuple):
     delay_ps: int | None = None
 
 
+def _no_hosts() -> NDArray[np.int32]:
+    return np.zeros(0, dtype=np.int32)
+
+
 @dataclass(frozen=True, eq=False)
 class Fabric:
     """Hosts, switches and cables.
@@ -35,7 +39,11 @@ class Fabric:
 
     Of GPU clusters: `host_node` (H,) int32 is the server that a GPU's host is in, NONE for hosts that are no GPU
     (storage, frontend); `host_rail` (H,) int32 its rail in a rail fabric, else NONE. By default every host is a server
-    of its own, in no rail.
+    of its own, in no rail. `frontend_hosts` has the NIC of each server in a frontend network, `storage_hosts`
+    the storage hosts; both are empty without.
+
+    `hop_costs` says by tier what a cable counts in the length of a path, 1 if it is not there. `dimensions` are those
+    of a torus that is routed by dimension order, whose switches are the first ones; empty for shortest paths.
     """
 
     host_names: list[str]
@@ -44,6 +52,10 @@ class Fabric:
     cables: list[Cable]
     host_node: NDArray[np.int32] = field(default=None)  # type: ignore[arg-type]
     host_rail: NDArray[np.int32] = field(default=None)  # type: ignore[arg-type]
+    frontend_hosts: NDArray[np.int32] = field(default_factory=_no_hosts)
+    storage_hosts: NDArray[np.int32] = field(default_factory=_no_hosts)
+    hop_costs: Mapping[str, int] = field(default_factory=dict)
+    dimensions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Fill in servers and rails; raise ValueError if their number is not that of the hosts."""
@@ -95,6 +107,11 @@ class Fabric:
 def numbered(prefix: str, count: int) -> list[str]:
     """Names `prefix0`, `prefix1`, ..."""
     return [f"{prefix}{index}" for index in range(count)]
+
+
+def plane_prefixes(planes: int) -> list[str]:
+    """What the names of switches begin with, plane by plane: nothing if there is one plane only."""
+    return [f"p{plane}-" for plane in range(planes)] if planes > 1 else [""]
 
 
 def host_cables(hosts_per_switch: Sequence[int], switches: Sequence[int]) -> list[Cable]:

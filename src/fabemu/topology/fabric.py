@@ -10,12 +10,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabemu.errors import Problem, ScenarioError
-from fabemu.scenario.fabric import Chain, Dumbbell, FatTree, Graph, LeafSpine, SingleSwitch
+from fabemu.scenario.fabric import (
+    Chain,
+    Dragonfly,
+    Dumbbell,
+    FatTree,
+    Frontend,
+    Graph,
+    LeafSpine,
+    Rail,
+    RailOnly,
+    SingleSwitch,
+    Torus,
+)
 from fabemu.topology.cable import Cable, Fabric
+from fabemu.topology.dragonfly import dragonfly
 from fabemu.topology.fat_tree import fat_tree
+from fabemu.topology.frontend import with_frontend, with_storage
 from fabemu.topology.graph import graph_fabric, link_cables, read_link_file
 from fabemu.topology.leaf_spine import leaf_spine
 from fabemu.topology.line import chain, dumbbell, single_switch
+from fabemu.topology.rail import rail, rail_only
+from fabemu.topology.scale_up import with_scale_up
+from fabemu.topology.torus import torus
 
 if TYPE_CHECKING:
     from fabemu.scenario import Scenario
@@ -48,6 +65,7 @@ def build_fabric(scenario: Scenario, base_dir: Path) -> Fabric:
                 hosts_per_leaf=table.hosts_per_leaf,
                 spines=table.spines,
                 uplinks=table.uplinks,
+                planes=table.planes,
             )
         case FatTree():
             shape = table.shape
@@ -57,6 +75,28 @@ def build_fabric(scenario: Scenario, base_dir: Path) -> Fabric:
                 aggs_per_pod=shape.aggs_per_pod,
                 cores=shape.cores,
                 hosts_per_edge=shape.hosts_per_edge,
+            )
+        case Rail():
+            fabric = rail(
+                nodes=table.nodes,
+                gpus_per_node=table.gpus_per_node,
+                spines=table.spines,
+                nodes_per_leaf=table.nodes_per_leaf or table.nodes,
+                uplinks=table.uplinks,
+                planes=table.planes,
+            )
+        case RailOnly():
+            fabric = rail_only(nodes=table.nodes, gpus_per_node=table.gpus_per_node, planes=table.planes)
+        case Torus():
+            fabric = torus(dimensions=table.dimensions, hosts_per_switch=table.hosts_per_switch)
+            if table.routing == "dimension-order":
+                fabric = replace(fabric, dimensions=table.dimensions)
+        case Dragonfly():
+            fabric = dragonfly(
+                groups=table.groups,
+                routers_per_group=table.routers_per_group,
+                hosts_per_router=table.hosts_per_router,
+                global_links=table.global_links,
             )
         case Chain():
             fabric = chain(switches=table.switches, hosts_per_switch=table.hosts_per_switch)
@@ -74,8 +114,35 @@ def build_fabric(scenario: Scenario, base_dir: Path) -> Fabric:
     if table.gpus_of_node > 1:
         servers = np.arange(fabric.host_count, dtype=np.int32) // table.gpus_of_node
         fabric = replace(fabric, host_node=servers)
+    frontend: Frontend | None = getattr(table, "frontend", None)
+    if frontend is not None:
+        fabric = _with_storage(fabric, frontend, joins=table.storage_joins, planes=getattr(table, "planes", 1))
+    scale_up = scenario.scale_up
+    if scale_up is not None and scale_up.model == "packets":
+        fabric = with_scale_up(fabric, rate_bps=scale_up.bandwidth, delay_ps=scale_up.latency // 2)
     check_fabric(fabric)
     return fabric
+
+
+def _with_storage(fabric: Fabric, frontend: Frontend, *, joins: str | None, planes: int) -> Fabric:
+    """The fabric with its storage hosts, and their network."""
+    if frontend.converged and joins is not None:
+        return with_storage(
+            fabric,
+            storage_hosts=frontend.storage_hosts,
+            storage_leaves=frontend.storage_leaves,
+            joins=joins,
+            uplinks=frontend.uplinks,
+            planes=planes,
+        )
+    return with_frontend(
+        fabric,
+        storage_hosts=frontend.storage_hosts,
+        storage_leaves=frontend.storage_leaves,
+        leaves=frontend.leaves or 1,
+        spines=frontend.spines or 1,
+        uplinks=frontend.uplinks,
+    )
 
 
 def check_fabric(fabric: Fabric) -> None:

@@ -516,7 +516,8 @@ def test_device_without_a_link() -> None:
 def test_remarks_about_files() -> None:
     checked = scenario()
     compiled = compile_plan(checked)
-    remarked = replace(compiled, flows=replace(compiled.flows, warnings=("line 3 is odd",)))
+    flows = replace(compiled.flows, warnings=("line 3 is odd",))
+    remarked = replace(compiled, graph=replace(compiled.graph, flows=flows))
     assert [str(item) for item in lint(checked, remarked) if item.severity == "warning"] == ["FB903 line 3 is odd"]
 
 

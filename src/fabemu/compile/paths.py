@@ -44,8 +44,8 @@ def _refuse_large(fabric: Fabric) -> None:
     if gpus > GROUPS_MAX or gpus * nodes > TABLE_ENTRIES_MAX:
         message = (
             f"with packets every one of the {gpus:,} GPUs has routes of its own: {gpus * nodes:,} entries in a table"
-            f" of {nodes:,} devices, where {GROUPS_MAX:,} GPUs and {TABLE_ENTRIES_MAX:,} entries are supported; use"
-            ' model = "analytic", or fewer GPUs'
+            f" of {nodes:,} devices, where {GROUPS_MAX:,} GPUs and {TABLE_ENTRIES_MAX:,} entries are supported;"
+            ' use model = "analytic", or fewer GPUs'
         )
         raise ScenarioError(Problem("", "scale_up.model", message, '"packets"'))
 

@@ -185,7 +185,8 @@ def missing_marks(subject: Subject) -> list[Finding]:
     found: list[Finding] = []
     senders = np.where(plan.qp_verb == VERB_READ, plan.qp_dst, plan.qp_src)
     controlled = np.isin(plan.nic_cc[plan.host_nic[senders]], (CC_DCQCN_PAPER, CC_DCQCN_ADAPTER))
-    ports = subject.switch_ports
+    # The scale-up network marks nothing, whatever [switch] says: its senders wait for credits.
+    ports = subject.switch_ports[~subject.scale_up[subject.switch_ports]]
     for item, name in enumerate(subject.compiled.class_names):
         marked = marks[ports, item]
         used = controlled & (plan.qp_class == item)

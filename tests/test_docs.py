@@ -228,6 +228,8 @@ def test_shipped_scenarios_show_what_they_say():
         return max(flow["slowdown"] for flow in flows if flow["label"] == label)
 
     assert slowdown("smoke/two-hosts.toml", "flows") == 1.0
+    exchange = [slowdown(f"fabrics/{name}.toml", "gpus") for name in ("storage", "storage-converged")]
+    assert exchange[1] > 1.8 * exchange[0]
     blocked = slowdown("incast/victim.toml", "victim")
     assert blocked > 3
     assert slowdown("incast/victim.toml", "victim", "nic.cc.kind=dcqcn") < blocked / 2

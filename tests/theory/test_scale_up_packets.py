@@ -151,7 +151,7 @@ def test_clusters_that_are_too_large_for_routes_of_every_gpu(monkeypatch: pytest
 @pytest.mark.parametrize("scheduler", [SCHEDULER_WINDOW, SCHEDULER_CLASSIC])
 @pytest.mark.parametrize("fabric", [RAILS, SEVERAL], ids=["rails", "planes"])
 def test_core_and_oracle_agree_on_traffic_inside_and_between_nodes(fabric: dict[str, Any], scheduler: int) -> None:
-    workload = [
+    workload: list[dict[str, Any]] = [
         {"kind": "all-to-all", "size": "20KB"},
         {"kind": "incast", "receivers": "n0g0", "senders": ["n0g1", "n0g2", "n1g0"], "size": "50KB", "verb": "read"},
     ]

@@ -89,6 +89,40 @@ def test_next_hops_are_those_of_a_plain_search(ports: Ports) -> None:
                 assert reachable(ports, routes, ends[0], ends[1])[0] == bool(expected)
 
 
+def searched_at_cost(ports: Ports, cost: np.ndarray, node: int, dst: int) -> list[int]:
+    """The same with cables that count more than one: relaxed until nothing gets nearer."""
+    far = 10**6
+    distance = [0 if other == dst else far for other in range(ports.node_count)]
+    through = [other >= ports.host_count or other == dst for other in range(ports.node_count)]
+    for _ in range(ports.node_count):
+        for port in range(len(ports.port_node)):
+            here, there = int(ports.port_node[port]), int(ports.peer_node[port])
+            if through[there]:
+                distance[here] = min(distance[here], distance[there] + int(cost[port]))
+    own = range(ports.node_port_start[node], ports.node_port_start[node + 1])
+    if node == dst or distance[node] >= far:
+        return []
+    return [
+        port
+        for port in own
+        if through[peer := int(ports.peer_node[port])] and distance[peer] + int(cost[port]) == distance[node]
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(random_ports(), st.data())
+def test_cables_may_count_more_than_one(ports: Ports, data: st.DataObject) -> None:
+    drawn = data.draw(st.lists(st.sampled_from([1, 1, 2, 3, 5]), min_size=len(ports.port_node), max_size=99))
+    between = (ports.port_node >= ports.host_count) & (ports.peer_node >= ports.host_count)
+    first = np.minimum(np.arange(len(ports.port_node)), ports.port_peer)
+    cost = np.where(between, np.array(drawn, dtype=np.int32)[first] if len(first) else 1, 1).astype(np.int32)
+    routes = shortest_paths(ports, None, cost)
+    for dst in range(ports.host_count):
+        for node in range(ports.node_count):
+            if routes.node_route_row[node] != NONE:
+                assert next_hops(ports, routes, node, dst) == searched_at_cost(ports, cost, node, dst)
+
+
 @settings(max_examples=100, deadline=None)
 @given(random_ports())
 def test_sets_are_distinct_sorted_and_of_one_node(ports: Ports) -> None:

@@ -27,6 +27,8 @@ ROUTE_NONE, ROUTE_LOCAL, ROUTE_SET_BASE = -1, -2, -16
 """Route entries: >= 0 a port id; ROUTE_SET_BASE - s is ECMP set s."""
 
 
+BALANCE_ECMP, BALANCE_SPRAY, BALANCE_WEIGHTED = range(3)
+"""How a switch chooses inside an equal-cost set (MODEL 8)."""
 VERB_WRITE, VERB_SEND, VERB_READ, VERB_SCALE_UP = 0, 1, 2, 3
 """Verbs of queue pairs, and in tables of messages the one of what stays inside a scale-up domain."""
 WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT = 0, 1, 2
@@ -176,6 +178,10 @@ class Plan:
     pq_ecn: np.ndarray = _option("u1", "pq", 1)  # frames that leave this queue may be marked
     switch_class_map: np.ndarray = _option("u1", "switch*class")  # class as which a switch treats a frame
 
+    # Load balancing (MODEL 8).
+    switch_balance: np.ndarray = _option("u1", "switch")  # (S,) BALANCE_*
+    nexthop_weight: np.ndarray = _option("u4", "nexthop", 1)  # of `nexthop_port`; those of a set add up to below 2**32
+
     # Credits.
     port_credit: np.ndarray = _option("u1", "port")  # the link uses credits instead of PFC; equal at both ends
     pq_credit_bytes: np.ndarray = _option("i8", "pq")  # receive buffer of the virtual lane, a multiple of 64
@@ -235,6 +241,7 @@ class Plan:
             "switch": self.node_count - self.host_count,
             "switch*class": (self.node_count - self.host_count) * self.class_count,
             "qp": self.qp_count,
+            "nexthop": len(self.nexthop_port),
             "nic": len(self.nic_cc),
         }
         if self.switch_class_map is None:

@@ -17,6 +17,7 @@ from fabemu.plan import (
     ACTION_ROUTES,
     ACTION_STORM,
 )
+from tests.oracle.balance import divides_flows
 from tests.oracle.nic import Nic
 from tests.oracle.receiver import SlowReceiver
 from tests.oracle.switch import Switch
@@ -32,7 +33,7 @@ OF_CLASSES = (ACTION_PFC, ACTION_ECN, ACTION_HEADROOM, ACTION_STORM)
 
 def may_overtake(plan: SimpleNamespace) -> bool:
     """Whether something happens that lets packets of one QP and class overtake each other."""
-    return any(kind in (ACTION_ROUTES, ACTION_MAP) for kind in plan.action_kind)
+    return divides_flows(plan) or any(kind in (ACTION_ROUTES, ACTION_MAP) for kind in plan.action_kind)
 
 
 def bits(mask: int) -> list[int]:

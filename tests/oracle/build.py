@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabemu.plan import (
+    BALANCE_ECMP,
     CC_NONE,
     FOREVER_PS,
     NONE,
@@ -42,6 +43,7 @@ class Cable:
     delay_ps: int = US
     lanes: tuple[int, ...] = ()
     credit_refresh_ps: int = 0
+    weight: int = 1  # among next hops
 
     def lane(self, class_id: int) -> int:
         return self.lanes[min(class_id, len(self.lanes) - 1)] if self.lanes else 0
@@ -90,6 +92,7 @@ class SwitchSpec:
     response_ps: int = 0
     cell_bytes: int = 1
     class_map: Sequence[int] = ()  # by class; () for none
+    balance: int = BALANCE_ECMP
 
 
 @dataclass(frozen=True)
@@ -463,6 +466,7 @@ def build_plan(
         "pq_ecn": [item.ecn for item in buffers],
         "switch_cell_bytes": [spec.cell_bytes for spec in specs],
         "switch_class_map": [item for spec in specs for item in (spec.class_map or range(count))],
+        "switch_balance": [spec.balance for spec in specs],
         "port_credit": credit,
         "pq_credit_bytes": lanes,
         "port_credit_refresh_ps": [cable.credit_refresh_ps for cable in wiring.port_cable],
@@ -473,6 +477,7 @@ def build_plan(
         "group_count": len(wiring.members),
         "nexthop_start": nexthop_start,
         "nexthop_port": nexthop_port,
+        "nexthop_weight": [wiring.port_cable[port].weight for port in nexthop_port],
         "host_nic": host_nic,
         "qp_src": [item.src for item in work.qps],
         "qp_dst": [item.dst for item in work.qps],

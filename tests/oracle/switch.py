@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tests.oracle.balance import Balance
 from tests.oracle.credits import blocks
 from tests.oracle.device import FOREVER_PS, LINK_DOWN, WATCHDOG, Device, Port
-from tests.oracle.hashing import STREAM_ECN, hash64, mix32
+from tests.oracle.hashing import STREAM_ECN, hash64
 from tests.oracle.packet import CE, DATA, Frame, ceil_div
 from tests.oracle.pauses import CROSSED_DYNAMIC, CROSSED_HEADROOM, CROSSED_STATIC, Reason
 from tests.oracle.scheduler import Scheduler
@@ -111,6 +112,7 @@ class Switch(Device):
         self.queues = [[Queue(simulator, port, class_id) for class_id in classes] for port in self.ports]
         self.schedulers = [Scheduler(simulator, port) for port in self.ports]
         self.watchdog = Watchdog(self)
+        self.balance = Balance(self)
 
     @property
     def free(self) -> int:
@@ -120,7 +122,7 @@ class Switch(Device):
         """What a frame takes in the shared buffer."""
         return ceil_div(frame.frame_bytes, self.cell_bytes) * self.cell_bytes
 
-    def route(self, frame: Frame) -> Port | None:
+    def route(self, frame: Frame, now: int) -> Port | None:
         plan = self.plan
         row = plan.node_route_row[self.node]
         entry = plan.route[self.simulator.route_base + row * plan.group_count + plan.host_group[frame.destination]]
@@ -133,14 +135,13 @@ class Switch(Device):
         else:
             chosen = ROUTE_SET_BASE - entry
             start, end = plan.nexthop_start[chosen : chosen + 2]
-            number = mix32(frame.flow_hash ^ plan.node_seed[self.node]) * (end - start) >> 32
-            port_id = plan.nexthop_port[start + number]
+            port_id = self.balance.choose(plan.nexthop_port[start:end], plan.nexthop_weight[start:end], frame, now)
         port = self.ports[port_id - self.ports[0].id]
         assert port.id == port_id
         return port
 
     def receive(self, port: Port, frame: Frame, now: int) -> None:
-        egress = self.route(frame)
+        egress = self.route(frame, now)
         if egress is None:
             self.drop(port, -1, NO_ROUTE, frame, now)
             return

@@ -46,6 +46,19 @@ def test_messages_inside_domains_agree_with_the_oracle(plan: Plan) -> None:
     assert classic.digest == core.digest
 
 
+@example_settings(0.5)
+@given(plans(always=frozenset({"balance"})))
+def test_load_balancing_agrees_with_the_oracle(plan: Plan) -> None:
+    plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 2)
+    tag(oracle)
+    core = run_core(plan)
+    assert_same(plan, oracle, core)
+    assert [verdict for verdict in core.verdicts if not verdict[1]] == []
+    classic = run_core(plan, scheduler=SCHEDULER_CLASSIC)
+    assert_same(plan, oracle, classic, "SCHEDULER_CLASSIC")
+    assert classic.digest == core.digest
+
+
 @example_settings(0.3)
 @given(plans(), st.integers(1, 5), st.sampled_from([1, 7, 100, 10**6]), st.integers(1, 10**9))
 def test_results_do_not_depend_on_budgets_stops_or_windows(plan: Plan, divisor: int, budget: int, step_ps: int) -> None:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 
 from fabemu.plan import (
+    BALANCE_WEIGHTED,
     CC_DCQCN_ADAPTER,
     CC_DCQCN_PAPER,
     CC_FIXED,
@@ -38,7 +39,7 @@ from tests.oracle.simulator import OracleResult
 from tests.property import incidents
 
 EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "300"))
-FEATURES = frozenset({"verbs", "selective", "psn-start", "scale-up"}) | incidents.FEATURES
+FEATURES = frozenset({"verbs", "selective", "psn-start", "scale-up", "balance"}) | incidents.FEATURES
 """Incidents and options that plans can be drawn with."""
 IN_CORE = FEATURES
 """Those that the core has."""
@@ -284,6 +285,10 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset
         specs[0] = draw(switches(mtu, unit, class_count))
     for index, spec in enumerate(specs if features & incidents.OPTIONS else ()):
         specs[index] = draw(incidents.switch_options(spec, features, scale))
+    if "balance" in features:
+        policies = st.sampled_from([*range(BALANCE_WEIGHTED + 1)])
+        specs = [replace(spec, balance=draw(policies)) for spec in specs]
+        wires = [replace(wire, weight=draw(st.sampled_from([1, 1, 2, 5, 1000]))) for wire in wires]
     profiles = [draw(nics(unit, rate, frame_max)) for _ in range(draw(st.integers(1, 2)))]
     if "selective" in features and draw(st.booleans()):
         window = draw(st.sampled_from([1, 2, 7, 64, 1024]))

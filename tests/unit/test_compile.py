@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fabemu.compile import Compiled, compile_plan
+from fabemu.compile.balance import rate_weights
 from fabemu.errors import ScenarioError
 from fabemu.hashing import hash64, mix32
 from fabemu.plan import (
@@ -494,3 +495,28 @@ def test_10_000_qps_on_one_host() -> None:
 
 def test_ns3_has_no_response_delay() -> None:
     assert not compiled(compat="ns3", switch={"pfc": {"response_delay": "1us"}}).plan.port_pfc_response_ps.any()
+
+
+def test_load_balancing_is_resolved_by_tier_and_name() -> None:
+    fabric = {"kind": "leaf-spine", "spines": 2, "leaves": 2, "hosts_per_leaf": 1}
+    table = {
+        "tier": {"leaf": {"load_balancing": "spray"}},
+        "override": [{"name": "leaf1", "load_balancing": "weighted"}],
+    }
+    links = [{"between": ["leaf1", "spine1"], "rate": "25Gbps"}]
+    plan = compiled(fabric, switch=table, link={"rate": "100Gbps", "override": links}).plan
+    names = ["ecmp" if value == 0 else "spray" if value == 1 else "weighted" for value in plan.switch_balance]
+    assert sorted(names) == ["ecmp", "ecmp", "spray", "weighted"]
+    assert sorted(plan.nexthop_weight.tolist()) == [1, 1, 1, 4]
+
+
+def test_weights_are_exact_or_rounded() -> None:
+    start = np.array([0, 2, 4], dtype=np.int32)
+    rates = np.array([25 * 10**9, 400 * 10**9, 10**9 + 1, 3 * 10**9], dtype=np.int64)
+    assert rate_weights(start, rates).tolist() == [1, 16, 21845, 65535]
+    assert rate_weights(np.array([0], dtype=np.int32), rates[:0]).tolist() == []
+
+
+def test_load_balancing_is_refused_with_the_compatibility_rules() -> None:
+    with pytest.raises(ScenarioError, match=r'switch\.load_balancing.*compat = "ns3" knows ecmp only'):
+        scenario(compat="ns3", switch={"load_balancing": "spray"})

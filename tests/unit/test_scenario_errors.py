@@ -158,9 +158,9 @@ def extra(text: str) -> str:
             " (classes are served by strict priority, then by weights)",
         ),
         (
-            '[switch]\nload-balancing = "flowlet"',
-            's.toml:11: switch.load-balancing = "flowlet": "load-balancing" is not supported yet: load balancing other'
-            " than ECMP by flow hash",
+            '[switch]\nload_balancing = "wheighted"',
+            's.toml:11: switch.load_balancing = "wheighted": must be "ecmp", "weighted" or "spray"; did you mean'
+            ' "weighted"?',
         ),
         (
             '[[workload]]\nkind = "flows"\nverb = "READ"\nflow = [{ src = "h0", dst = "h1", size = "1B" }]',

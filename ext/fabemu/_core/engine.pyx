@@ -211,6 +211,8 @@ cdef class Engine:
         cdef int32_t klass
         plan_read(p, plan)
         p.has_scale_up = bool((plan.op_kind == OP_SCALE_UP).any())
+        if plan.scheduler == SCHEDULER_CREATION and plan.switch_balance.any():
+            raise ValueError("ties in creation order go with ECMP by flow hash only")
         if p.has_scale_up and plan.scheduler == SCHEDULER_CREATION:
             raise ValueError("the compatibility scheduler knows no scale-up")
         for klass in range(p.class_count):

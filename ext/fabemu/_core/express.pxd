@@ -10,13 +10,14 @@ Order     within an egress port as in docs/MODEL.md 5: arrivals of an instant in
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, likely, unlikely, prefetch,
-                     prefetch_write, CLASS_SHIFT, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, KIND_MASK, KINDS_OF_LINKS)
+                     prefetch_write, BALANCE_SPRAY, CLASS_SHIFT, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA,
+                     KIND_MASK, KINDS_OF_LINKS)
 from .memory cimport array_grow
 from .packet cimport packet_place, packet_shape, packet_t, packet_words
 from .state cimport bound_t, engine_t, express_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_TIME_SHIFT
 from .credit cimport pending_send
-from .ecmp cimport ecmp_choose, ecmp_row
+from .balance cimport balance_route
 from .ecn cimport ecn_draws
 from .inbox cimport inbox_add, inbox_sort
 from .link cimport burst_t, burst_close, burst_open, burst_send
@@ -112,8 +113,7 @@ cdef inline void express_insert(bound_t* bound, express_t* inserted) noexcept no
 
 cdef inline int64_t express_route(const engine_t* e, int32_t node, const packet_t* packet) noexcept nogil:
     """Place in w.bound of the first queue of the port by which a packet leaves."""
-    return <int64_t>(ecmp_choose(&e.plan, ecmp_row(&e.plan, node), e.plan.node_seed[node], packet.group, packet.dst,
-                                 packet.hash) - e.plan.node_port_start[node]) * e.plan.class_count
+    return <int64_t>(balance_route(e, node, packet) - e.plan.node_port_start[node]) * e.plan.class_count
 
 
 cdef inline void express_begin(engine_t* e, worker_t* w, int32_t node, int64_t place, int32_t klass,
@@ -139,7 +139,9 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
     cdef bound_t* bounds = w.bound
     cdef const switch_t* mmu = &e.switches[node - e.plan.host_count]
     cdef uint64_t shape, ingress, flow
-    # The two flows of this link that came last, usually data and acknowledgements, and where they go.
+    # The two flows of this link that came last, usually data and acknowledgements, and where they go: unless every
+    # packet of a flow goes where it likes.
+    cdef uint64_t unlike = NO_FLOW if mmu.balance == BALANCE_SPRAY else 0
     cdef uint64_t first_flow = NO_FLOW
     cdef uint64_t second_flow = NO_FLOW
     cdef int64_t first_place = 0
@@ -185,7 +187,7 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
                 place = express_route(e, node, packet)
                 second_flow = first_flow
                 second_place = first_place
-                first_flow = flow
+                first_flow = flow | unlike
                 first_place = place
             klass = <uint32_t>shape >> (SHAPE_FLAGS + CLASS_SHIFT)
             bound = &bounds[place + klass]

@@ -3,8 +3,8 @@
 Owns      the switches' `unusual` bits as the plan sets them; masks of PFC; class maps; weights; credits' arrays.
 Invariant a switch without any option has no bit set, and its packets pay nothing for those that others have.
 """
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, UNUSUAL_BY_THE_BOOK, UNUSUAL_CELLS, UNUSUAL_CLASS_MAP,
-                     UNUSUAL_CREDIT, UNUSUAL_STATIC, UNUSUAL_WEIGHTS)
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, BALANCE_WEIGHTED, UNUSUAL_BY_THE_BOOK, UNUSUAL_CELLS,
+                     UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_STATIC, UNUSUAL_WEIGHTS)
 from .memory cimport zeroed
 from .state cimport credit_port_t, engine_t, lane_t, schedule_t, switch_t
 
@@ -16,6 +16,7 @@ cdef inline int options_init(engine_t* e, plan) except -1:
     cdef int64_t index
     cdef uint8_t[::1] send = bytearray(plan.pq_pfc_send.tobytes())
     cdef uint8_t[::1] obey = bytearray(plan.pq_pfc_obey.tobytes())
+    cdef uint8_t[::1] balance = bytearray(plan.switch_balance.tobytes())
     cdef switch_t* mmu
     e.pfc_send_mask = <uint8_t*>zeroed(&e.arena, e.plan.port_count, 1)
     e.pfc_obey_mask = <uint8_t*>zeroed(&e.arena, e.plan.port_count, 1)
@@ -41,6 +42,9 @@ cdef inline int options_init(engine_t* e, plan) except -1:
         mmu = &e.switches[node - e.plan.host_count]
         if not e.shortcuts or e.plan.ns3_buffer:
             mmu.unusual |= UNUSUAL_BY_THE_BOOK
+        mmu.balance = balance[node - e.plan.host_count]
+        if mmu.balance > BALANCE_WEIGHTED:
+            raise ValueError(f"switch {node - e.plan.host_count}: there is no load balancing {mmu.balance}")
         if mmu.cell_bytes > 1:
             mmu.unusual |= UNUSUAL_CELLS
         for local in range(mmu.port_count):

@@ -95,6 +95,7 @@ cdef struct plan_t:
     const int32_t* route
     const int32_t* nexthop_start
     const int32_t* nexthop_port
+    const uint32_t* nexthop_weight
     const int32_t* host_nic
     const int32_t* host_domain      # scale-up; NONE = of none
     const int64_t* host_scale_up_rate_bps
@@ -214,6 +215,7 @@ cdef inline int plan_read(plan_t* p, plan) except -1:
     p.route = <const int32_t*>pointer(plan.route)
     p.nexthop_start = <const int32_t*>pointer(plan.nexthop_start)
     p.nexthop_port = <const int32_t*>pointer(plan.nexthop_port)
+    p.nexthop_weight = <const uint32_t*>pointer(plan.nexthop_weight)
     p.host_nic = <const int32_t*>pointer(plan.host_nic)
     p.host_domain = <const int32_t*>pointer(plan.host_domain)
     p.host_scale_up_rate_bps = <const int64_t*>pointer(plan.host_scale_up_rate_bps)

@@ -7,13 +7,14 @@ Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged no
           charge and release cancel out, and XON is judged by the departures of the frame's own PG alone.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
-                     EVENT_ARRIVAL, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE, FAULT_RELEASE, FAULT_TIME,
-                     FOREVER, KIND_CORRUPT, NONE)
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, likely, unlikely, prefetch,
+                     BALANCE_ECMP, EVENT_ARRIVAL, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
+                     FAULT_RELEASE, FAULT_TIME, FOREVER, KIND_CORRUPT, NONE)
 from .memory cimport array_grow
 from .packet cimport packet_is_of_link, packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_sift_down
+from .balance cimport balance_stateless
 from .ecmp cimport ecmp_choose, ecmp_row
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
@@ -76,6 +77,7 @@ cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexc
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef const int32_t* routes = ecmp_row(&e.plan, node)
     cdef uint32_t seed = e.plan.node_seed[node]
+    cdef int32_t balance = e.switches[node - e.plan.host_count].balance
     cdef int64_t class_count = e.plan.class_count
     cdef ps_t limit_ps = w.limit_ps
     cdef uint64_t seen[2]         # local ports, the first 64, that were approached: for arrivals, for what waits
@@ -99,7 +101,10 @@ cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexc
             if unlikely(packet_is_of_link(packet)):
                 continue
             klass = <int32_t>packet_class(packet)
-            egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+            if likely(balance == BALANCE_ECMP):
+                egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+            else:
+                egress_id = balance_stateless(&e.plan, routes, seed, balance, packet)
             local = egress_id - first_port
             if unlikely(egress_id < 0):
                 packet.ingress = SEQUENCE_NOWHERE

@@ -282,6 +282,7 @@ cdef struct switch_t:
     int32_t cell_bytes            # buffers count whole cells of this size
     int32_t xoff_count            # PGs for which XOFF stands, and queues in storm: above 0, nothing takes a shortcut
     int32_t storm_count           # egress queues that the watchdog has found in storm
+    int32_t balance               # BALANCE_*
 
 # Watchdog of one switch.
 cdef struct watchdog_t:

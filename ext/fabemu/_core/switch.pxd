@@ -10,7 +10,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, ctz, u
                      UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
 from .packet cimport packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
-from .ecmp cimport ecmp_port
+from .balance cimport balance_route
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
@@ -251,7 +251,7 @@ cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, i
         ingress_id = first_port + w.arrivals[index]
         port = &e.ports[ingress_id]
         packet = &port.ring[(port.head - 1) & port.mask]
-        egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+        egress_id = balance_route(e, node, packet)
         w.egress[index] = egress_id
         if not calm:
             continue
@@ -320,7 +320,7 @@ cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int
     cdef const packet_t* packet = &ingress.ring[(ingress.head - 1) & ingress.mask]
     cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
     cdef int32_t klass = <int32_t>packet_class(packet)
-    cdef int32_t egress_id = ecmp_port(&e.plan, node, packet.group, packet.dst, packet.hash)
+    cdef int32_t egress_id = balance_route(e, node, packet)
     cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - packet.size
     cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
     if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or mmu.unusual != 0

@@ -102,6 +102,12 @@ cdef enum:
     UNUSUAL_FAULT = 64            # a port that is down
     UNUSUAL_WATCHDOG = 128
 
+# How a switch chooses inside an equal-cost set.
+cdef enum:
+    BALANCE_ECMP = 0
+    BALANCE_SPRAY = 1
+    BALANCE_WEIGHTED = 2
+
 cdef enum:
     STATUS_NOT_RUN = 0
     STATUS_POSTED = 1

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile.adapters import compile_adapters, refuse_unlike_ends
+from fabemu.compile.balance import compile_balance
 from fabemu.compile.buffers import FrameLimits, compile_buffers
 from fabemu.compile.domains import compile_domains, keep_inside, scale_up_domains
 from fabemu.compile.faults import compile_faults
@@ -130,6 +131,7 @@ def compile_plan(
         **buffers.fields,
         **compile_adapters(scenario, fabric),
         **faults.fields,
+        **compile_balance(switches, faults.tables, wiring.rate_bps),
         **compile_incidents(scenario, fabric, wiring, switches, frame_limits),
         **compile_domains(scenario, domain),
         **compile_traffic(graph, scenario.seed, fabric.host_count, truncate_ns=ns3),

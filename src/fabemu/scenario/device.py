@@ -358,6 +358,11 @@ class Switch(Table):
     ecmp_seed: HashSeed = optional(
         "per-switch", description="seed of the ECMP hash: its own for every switch, or one number for all"
     )
+    load_balancing: Literal["ecmp", "weighted", "spray"] = optional(
+        "ecmp",
+        description="choice among equal-cost ports. ecmp: by flow hash; weighted: by flow hash, in proportion to the"
+        " rates of the ports; spray: every data packet anew",
+    )
     cell: CellSize = optional("1B", description="the buffer counts whole cells of this size; 1B: it counts bytes")
     weights: dict[str, Weight] = optional(
         {}, description="shares of classes that are served in turn (deficit round robin) after all others"

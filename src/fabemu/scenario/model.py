@@ -287,6 +287,8 @@ def _compatibility_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
         for key in ("weights", "class_map"):
             if getattr(table, key):
                 yield (*path, key), reason
+        if table.load_balancing not in (None, "ecmp"):
+            yield (*path, "load_balancing"), 'compat = "ns3" knows ecmp only'
         if table.pfc is not None and table.pfc.enabled is False:
             yield (*path, "pfc", "enabled"), reason
         for key, inner in (("pfc", "static"), ("lossy", "static"), ("lossy", "egress_static")):

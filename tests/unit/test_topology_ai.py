@@ -15,6 +15,7 @@ from fabemu.compile import Compiled, compile_plan
 from fabemu.cost.footprint import counts_of
 from fabemu.cost.size import counts_of_scenario
 from fabemu.errors import ScenarioError
+from fabemu.lint import lint
 from fabemu.plan import NONE, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE
 from fabemu.scenario import Scenario, scenario_from_dict
 from fabemu.topology.cable import Fabric
@@ -278,6 +279,34 @@ def test_paths_of_a_torus_are_as_long_as_its_rings_say(sizes: list[int], per_swi
         found = paths(item, f"h{src * per_switch}", f"h{dst * per_switch}")
         assert {len(path) for path in found} == {length + 1}
         assert len(found) == 1 or way == "all"
+
+
+@pytest.mark.parametrize(
+    ("table", "codes"),
+    [
+        ({"kind": "torus", "dimensions": [4, 4, 2]}, {"FB303"}),
+        ({"kind": "torus", "dimensions": [3, 4]}, {"FB303"}),
+        ({"kind": "torus", "dimensions": [5, 3]}, {"FB301"}),
+        ({"kind": "torus", "dimensions": [4, 4], "routing": "shortest"}, {"FB301"}),
+        ({"kind": "dragonfly", "groups": 9, "routers_per_group": 4, "global_links": 2}, {"FB301"}),
+        ({"kind": "rail", "nodes": 4, "gpus_per_node": 2, "spines": 2, "planes": 2}, {"FB303"}),
+    ],
+)
+def test_the_linter_knows_which_fabrics_can_deadlock(table: dict[str, Any], codes: set[str]) -> None:
+    checked = scenario(table, workload=[ALL_TO_ALL])
+    assert {item.code for item in lint(checked, compile_plan(checked)) if item.code.startswith("FB30")} == codes
+
+
+def test_the_linter_compares_the_rails_of_gpus_and_planes() -> None:
+    table = {"kind": "rail", "nodes": 4, "gpus_per_node": 2, "spines": 2, "planes": 2}
+    slow = [{"between": ["n1g0", "p1-rail0"], "rate": "100Gbps"}]
+    more = {"frontend": {"storage_hosts": 2}}  # whose hosts have one port: no rail of anything
+    for fabric in (table, {**table, **more}):
+        # The host, and all of the plane that differs from the other.
+        for overrides, expected in (([], []), (slow, ["n1g0", "p1-rail0"])):
+            checked = scenario(fabric, workload=[{**ALL_TO_ALL, "hosts": "n*g*"}], link={"override": overrides})
+            found = [item for item in lint(checked, compile_plan(checked)) if item.code == "FB324"]
+            assert sorted(place for item in found for place in item.places) == expected
 
 
 # Dragonfly.

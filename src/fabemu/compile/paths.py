@@ -12,7 +12,10 @@ from fabemu.errors import Problem, ScenarioError
 from fabemu.plan import NONE
 from fabemu.routing import GROUPS_MAX, TABLE_ENTRIES_MAX, Routes, shortest_paths
 from fabemu.topology.cable import Fabric
-from fabemu.topology.torus import dimension_order_next
+from fabemu.topology.torus import coordinates, dimension_order_steps
+
+_COLUMNS = 256
+"""Groups of destinations at a time: bounds memory, and writes the table in runs."""
 
 
 def fabric_routes(fabric: Fabric, wiring: Wiring, down: NDArray[np.bool_] | None = None) -> Routes:
@@ -72,15 +75,26 @@ def _dimension_order(fabric: Fabric, wiring: Wiring, routes: Routes, down: NDArr
     in_torus = (switch_of_group >= 0) & (switch_of_group < switches)
     group, switch_of_group = group[in_torus], switch_of_group[in_torus]
 
+    # (size, S) by axis: the port of the step towards each coordinate, NONE where a switch is there.
+    everyone = np.arange(switches)
+    port_of_step = []
+    for steps in dimension_order_steps(fabric.dimensions):
+        found = np.searchsorted(keys, everyone * switches + steps)
+        port_of_step.append(np.where(steps == everyone, NONE, ring_ports[np.minimum(found, len(keys) - 1)]))
     table = routes.route.copy()
     rows = routes.node_route_row[hosts : hosts + switches]
-    for target in np.unique(switch_of_group).tolist():
-        following = dimension_order_next(fabric.dimensions, target)
-        others = np.flatnonzero(np.arange(switches) != target)
-        chosen = ring_ports[np.searchsorted(keys, others * switches + following[others])].astype(np.int32)
-        if down is None or not down[chosen].any():
-            columns = group[switch_of_group == target]
-            table[np.ix_(rows[others], columns)] = chosen[:, None]
+    for first in range(0, len(group), _COLUMNS):
+        targets = switch_of_group[first : first + _COLUMNS]
+        chosen = np.empty((switches, len(targets)), dtype=np.int32)
+        for column, target in enumerate(targets.tolist()):
+            ports_towards = np.full(switches, NONE)
+            for along, place in zip(port_of_step, coordinates(fabric.dimensions, target), strict=True):
+                ports_towards = np.where(ports_towards == NONE, along[place], ports_towards)
+            if down is not None and down[ports_towards[ports_towards != NONE]].any():
+                ports_towards[:] = NONE
+            chosen[:, column] = ports_towards
+        before = table[rows[:, None], group[first : first + _COLUMNS]]
+        table[rows[:, None], group[first : first + _COLUMNS]] = np.where(chosen == NONE, before, chosen)
     return replace(routes, route=table)
 
 

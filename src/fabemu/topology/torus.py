@@ -37,22 +37,30 @@ def torus(*, dimensions: Sequence[int], hosts_per_switch: int) -> Fabric:
     )
 
 
-def dimension_order_next(dimensions: Sequence[int], target: int) -> NDArray[np.int64]:
-    """(S,) the switch to which every switch sends what goes to switch `target`; itself at the target.
+def dimension_order_steps(dimensions: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Per axis (size, S): the neighbour along it to which switch s sends what goes to coordinate c; s if it is there.
 
-    A packet first corrects its x, then y, then z, each the shorter way round its ring. Where both ways are equally
-    long, half a ring of an even number, it goes up from even places and down from odd ones: both ways are used.
+    A packet corrects its x, then y, then z: it takes the step of the first axis that has one. Each is the shorter way
+    round its ring. Where both ways are equally long, half a ring of an even number, it goes up from even places and
+    down from odd ones, so that both ways are used.
     """
     places = _places(dimensions)
-    following = places.copy()
-    open_ = np.ones(places.shape[1], dtype=np.bool_)  # switches whose step is not found yet
+    steps = []
     for axis, size in enumerate(dimensions):
-        ahead = (places[axis, target] - places[axis]) % size
-        goes = open_ & (ahead != 0)
+        ahead = (np.arange(size)[:, None] - places[axis]) % size
         up = (2 * ahead < size) | ((2 * ahead == size) & (places[axis] % 2 == 0))
-        following[axis, goes] = (places[axis, goes] + np.where(up[goes], 1, -1)) % size
-        open_ &= ~goes
-    return _numbers(following, dimensions)
+        moved = (places[axis] + np.where(ahead == 0, 0, np.where(up, 1, -1))) % size
+        steps.append(np.arange(places.shape[1]) + (moved - places[axis]) * math.prod(dimensions[:axis]))
+    return steps
+
+
+def coordinates(dimensions: Sequence[int], switch: int) -> tuple[int, ...]:
+    """Place of a switch along every axis."""
+    place = []
+    for size in dimensions:
+        switch, along = divmod(switch, size)
+        place.append(along)
+    return tuple(place)
 
 
 def _places(dimensions: Sequence[int]) -> NDArray[np.int64]:

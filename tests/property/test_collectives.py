@@ -145,6 +145,9 @@ def test_all_to_all(shape, window, seed, skew):
     schedule = all_to_all_uneven(matrix, window=window, **bounded(options, 200))
     judged(schedule, contents.all_to_all_promise(matrix), 2, seed)
     assert (schedule.sent_bytes() == matrix.sum(axis=1) - np.diag(matrix)).all()
+    node = int(draw.choice([size for size in range(1, count + 1) if count % size == 0]))
+    relayed = all_to_all_uneven(matrix, algorithm="hierarchical", ranks_per_node=node, **bounded(options, 200))
+    judged(relayed, contents.all_to_all_promise(matrix, node), 2, seed)
 
 
 @given(data=st.data(), count=st.integers(2, 9))

@@ -23,6 +23,7 @@ from fabemu.collectives import (
     reduce,
     reduce_scatter,
     scatter,
+    semantics,
     send_recv,
 )
 from fabemu.collectives.exchange import OUTPUT
@@ -37,10 +38,16 @@ from fabemu.collectives.extent import extents
 from fabemu.collectives.operations import ALL_GATHER, ALL_REDUCE, BROADCAST, PIPELINE_CHUNK_BYTES, REDUCE_SCATTER
 from fabemu.collectives.order import depths, double_tree, node_double_tree, rank_orders, rooted_double_tree
 from fabemu.collectives.schedule import assemble, chunked, concatenate, empty, on_groups, reverse, split, then
-from fabemu.collectives.semantics import MANNERS, SemanticError, check, find_race, run
+from fabemu.collectives.semantics import MANNERS, SemanticError, find_race, run
 
 RANKS = range(1, 34)
 FLAT = tuple(algorithm for algorithm in ALL_REDUCE if algorithm != "hierarchical")
+
+
+def check(schedule, promise):
+    """The check, with one manner of running for many ranks."""
+    ranks = schedule.rank_count
+    semantics.check(schedule, promise, (ranks,), MANNERS if ranks < 12 else (MANNERS[ranks % 3],))
 
 
 def sizes(count):
@@ -136,6 +143,28 @@ def test_uneven_all_to_all(count, window):
     if window is not None:
         for waiter, waited in zip(schedule.waiters(), schedule.wait, strict=True):
             assert schedule.step[waiter] >= schedule.step[waited] + window
+
+
+@pytest.mark.parametrize("nodes,local", [(1, 1), (1, 4), (4, 1), (2, 2), (3, 2), (2, 3), (3, 4), (4, 8)])
+def test_hierarchical_all_to_all(nodes, local):
+    count = nodes * local
+    draw = np.random.default_rng(count)
+    full = draw.integers(1, 50, (count, count))
+    for matrix, options in (
+        (full, {}),
+        (full * draw.integers(0, 2, (count, count)), {"chunk_bytes": 30}),
+        (full * draw.integers(0, 2, (count, count)), {"channels": 2}),
+    ):
+        schedule = all_to_all_uneven(matrix, algorithm="hierarchical", ranks_per_node=local, **options)
+        check(schedule, contents.all_to_all_promise(matrix, local))
+        across = schedule.src // local != schedule.dst // local
+        assert (schedule.src[across] % local == schedule.dst[across] % local).all()
+        node = np.arange(count) // local
+        assert schedule.bytes[across].sum() == matrix[node[:, None] != node].sum()
+    schedule = all_to_all_uneven(full, algorithm="hierarchical", ranks_per_node=local)
+    across = schedule.src // local != schedule.dst // local
+    assert across.sum() == count * (nodes - 1), "one message for each rank of its number"
+    assert schedule.transfer_count - across.sum() == count * (local - 1) * nodes
 
 
 def test_a_window_holds_a_rank_back():
@@ -435,6 +464,7 @@ def rebuilt(schedule, rows, waiter, waited):
         waited=waited,
         input_bytes=schedule.input_bytes,
         output_bytes=schedule.output_bytes,
+        staging_bytes=schedule.staging_bytes,
     )
 
 
@@ -455,6 +485,10 @@ BREAKABLE = {
     ),
     "scatter": (reduce_scatter(5, 103, algorithm="halving"), contents.reduce_scatter_promise(5, 103)),
     "gather": (all_gather(6, 103, algorithm="doubling"), contents.all_gather_promise(6, 103)),
+    "relay": (
+        all_to_all(6, 103, algorithm="hierarchical", ranks_per_node=2),
+        contents.all_to_all_promise(np.broadcast_to(extents(103, 6)[1], (6, 6)), 2),
+    ),
     "chain": (broadcast(5, 103, algorithm="ring", chunk_bytes=30), contents.broadcast_promise(5, 103)),
 }
 
@@ -476,7 +510,7 @@ def test_a_sum_that_is_added_twice_is_caught(name):
         with pytest.raises(SemanticError):
             check(doubled(schedule, transfer), promise)
         caught += 1
-    assert caught or name in {"gather", "chain"}
+    assert caught or name in {"gather", "relay", "chain"}
 
 
 @pytest.mark.parametrize("name", BREAKABLE)
@@ -493,11 +527,16 @@ def test_a_shifted_offset_is_caught(name, column):
     schedule, promise = BREAKABLE[name]
     for transfer in range(schedule.transfer_count):
         shifted = getattr(schedule, column).copy()
-        shifted[transfer] += 1 if shifted[transfer] + schedule.bytes[transfer] < schedule.input_bytes else -1
-        if shifted[transfer] < 0:
-            continue
+        shifted[transfer] += 1 if shifted[transfer] == 0 else -1
         with pytest.raises(SemanticError):
-            check(replace(schedule, **{column: shifted}), promise)
+            # Where there is a byte more behind the data, what is wrong is not the shape but what it does.
+            check(grown(replace(schedule, **{column: shifted})), promise)
+
+
+def grown(schedule):
+    """The schedule with a byte more in every buffer."""
+    sizes = ("input_bytes", "output_bytes", "staging_bytes")
+    return replace(schedule, **{name: getattr(schedule, name) + 1 for name in sizes})
 
 
 def is_implied(schedule, entry):
@@ -564,7 +603,8 @@ def test_an_end_that_was_not_promised_is_told():
         ({"src_offset": np.full(6, 9, dtype=np.int64)}, "transfer 0 reads outside the buffer"),
         ({"dst_offset": np.full(6, -1, dtype=np.int64)}, "transfer 0 writes outside the buffer"),
         ({"dst_buffer": np.full(6, 1, dtype=np.uint8)}, "transfer 0 writes outside the buffer"),
-        ({"dst_buffer": np.full(6, 2, dtype=np.uint8)}, "names a buffer"),
+        ({"dst_buffer": np.full(6, 3, dtype=np.uint8)}, "names a buffer"),
+        ({"src_buffer": np.full(6, 2, dtype=np.uint8)}, "transfer 0 reads outside the buffer"),
         ({"wait": np.array([2, 2, 1], dtype=np.int32)}, "transfer 4 waits for 2, which goes to another rank"),
         ({"wait": np.array([5, 0, 1], dtype=np.int32)}, "transfer 3 waits for 5, not before it"),
         ({"wait_start": np.arange(7)}, "wait_start does not rise from 0 to the length"),
@@ -603,6 +643,10 @@ def test_malformed_schedules_are_refused(change, message):
         (lambda: all_to_all_uneven([[1, 2]]), "square"),
         (lambda: all_to_all_uneven([[0, -2], [1, 0]]), "-2 bytes from rank 0 to rank 1"),
         (lambda: all_to_all(3, 9, window=0), "window is 0"),
+        (lambda: all_to_all(3, 9, algorithm="bruck"), "unknown algorithm .*one of pairwise, hierarchical"),
+        (lambda: all_to_all(4, 9, algorithm="hierarchical"), "needs ranks_per_node"),
+        (lambda: all_to_all(4, 9, algorithm="hierarchical", ranks_per_node=3), "4 ranks are not whole nodes of 3"),
+        (lambda: all_to_all(4, 9, algorithm="hierarchical", ranks_per_node=2, window=1), "leave window out"),
         (lambda: send_recv(2, [0], [2], [1]), "dst names rank 2"),
         (lambda: send_recv(2, [0], [1], [-1]), "-1 bytes"),
         (lambda: split(all_reduce(2, 9), 0), "cut into 0 pieces"),
@@ -705,11 +749,11 @@ def test_halving_and_doubling_take_the_time_of_the_formula(count):
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8, 15, 16, 33, 64])
 def test_trees_take_about_the_time_of_the_formula(count):
-    size, chunk = 40_000_000, 100_000
-    found = duration_ps(all_reduce(count, size, algorithm="tree", chunk_bytes=chunk), BPS, LATENCY_PS)
-    expected = bounds.double_tree_all_reduce_ps(count, size, BPS, LATENCY_PS, chunk)
-    assert bounds.double_tree_bound_ps(count, size, BPS, LATENCY_PS) <= found
-    assert found == pytest.approx(expected, rel=0.1)
+    for size, chunk, least in ((4_000_000, 100_000, 0.85), (10_000_000, 100_000, 0.9), (4000, 1000, 0.67)):
+        found = duration_ps(all_reduce(count, size, algorithm="tree", chunk_bytes=chunk), BPS, LATENCY_PS)
+        expected = bounds.double_tree_all_reduce_ps(count, size, BPS, LATENCY_PS, chunk)
+        assert bounds.double_tree_bound_ps(count, size, BPS, LATENCY_PS) <= found
+        assert least * expected <= found <= 1.1 * expected
 
 
 def test_all_to_all_takes_the_time_of_the_formula():

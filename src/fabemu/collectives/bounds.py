@@ -65,7 +65,7 @@ def transfer_ps(size_bytes: int | Fraction, payload_bps: int) -> int:
 def bandwidth_bound_ps(operation: str, rank_count: int, size_bytes: int, payload_bps: int) -> int:
     """No algorithm is faster: the bus factor times the size, through one port.
 
-    For all-reduce see Patarasu, Yuan 2009, section 3; for gather, scatter, broadcast and reduce it is what the root
+    For all-reduce see Patarasu, Yuan 2009; for gather, scatter, broadcast and reduce it is what the root
     sends or receives.
     """
     return transfer_ps(bus_factor(operation, rank_count) * size_bytes, payload_bps)
@@ -85,7 +85,7 @@ def ring_gather_ps(rank_count: int, size_bytes: int, payload_bps: int, latency_p
 def doubling_gather_ps(rank_count: int, size_bytes: int, payload_bps: int, latency_ps: int) -> int:
     """All-gather by recursive doubling, or reduce-scatter by halving, on a power of two of ranks, else more.
 
-    (n - 1) / n S / B + log2(n) latencies (Thakur, Rabenseifner, Gropp 2005, sections 4.1 and 4.2). Beyond the largest
+    (n - 1) / n S / B + log2(n) latencies (Thakur, Rabenseifner, Gropp 2005). Beyond the largest
     power of two p, ranks give a block before, and then get all other blocks: two more steps.
     """
     power = 1 << (rank_count.bit_length() - 1)
@@ -104,7 +104,7 @@ def doubling_gather_ps(rank_count: int, size_bytes: int, payload_bps: int, laten
 
 
 def halving_doubling_all_reduce_ps(rank_count: int, size_bytes: int, payload_bps: int, latency_ps: int) -> int:
-    """Recursive halving and doubling (Thakur, Rabenseifner, Gropp 2005, section 4.4).
+    """Recursive halving and doubling (Thakur, Rabenseifner, Gropp 2005).
 
     With p the largest power of two: 2 (p - 1) / p S / B + 2 log2(p) latencies, and if there are more ranks, all the
     data twice and two latencies more.
@@ -142,7 +142,7 @@ def double_tree_all_reduce_ps(
 ) -> int:
     """Double binary tree all-reduce in chunks of c bytes: an estimate of the time, not a bound.
 
-    2 S / B + 2 h (latency + 2 c / B), h = ceil(log2 n) (Sanders, Speck, Traff 2009, section 4, with a reduction and a
+    2 S / B + 2 h (latency + 2 c / B), h = ceil(log2 n) (Sanders, Speck, Traff 2009, with a reduction and a
     broadcast in one pipeline). The first term is what an inner rank of one tree, a leaf of the other, sends: half of
     the data once up and twice down as the one, once up as the other (`double_tree_load` for few ranks). The second is
     how long the first chunk is on its way: up h levels and down again, on each behind a chunk of the other tree, or of

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fabemu.collectives.exchange import staged_offsets
 from fabemu.collectives.extent import extents
-from fabemu.collectives.schedule import INPUT, OUTPUT
+from fabemu.collectives.schedule import INPUT, OUTPUT, STAGING
 
 ALL_RANKS = -1
 """Origin of a range that is the sum over all ranks."""
@@ -126,15 +127,25 @@ def scatter_promise(rank_count: int, size_bytes: int, root: int = 0, element_byt
     )
 
 
-def all_to_all_promise(matrix: ArrayLike) -> Promise:
-    """Everyone has what all others had for it; `matrix` as for `all_to_all_uneven`."""
+def all_to_all_promise(matrix: ArrayLike, ranks_per_node: int | None = None) -> Promise:
+    """Everyone has what all others had for it; `matrix` as for `all_to_all_uneven`.
+
+    With `ranks_per_node`, for "hierarchical": what a rank has for the ranks of its own local number on other nodes lies
+    in its STAGING buffer too.
+    """
     sizes = np.asarray(matrix, dtype=np.int64)
     rank = np.arange(len(sizes))
     sent = np.cumsum(sizes, axis=1) - sizes
     received = np.cumsum(sizes, axis=0) - sizes
+    start = contents(rank, INPUT, 0, sizes.sum(axis=1), rank, 0)
+    if ranks_per_node is not None:
+        passed = (rank[:, None] % ranks_per_node == rank % ranks_per_node) & (rank[:, None] != rank)
+        staged = staged_offsets(sizes, ranks_per_node)
+        copied = contents(rank[:, None], STAGING, staged, np.where(passed, sizes, 0), rank[:, None], sent)
+        start = Contents(**{name: np.append(column, vars(copied)[name]) for name, column in vars(start).items()})
     return Promise(
         rank_count=len(sizes),
-        start=contents(rank, INPUT, 0, sizes.sum(axis=1), rank, 0),
+        start=start,
         end=contents(
             rank[None, :], OUTPUT, received, np.where(np.eye(len(sizes), dtype=bool), 0, sizes), rank[:, None], sent
         ),

@@ -98,7 +98,7 @@ def halving_doubling_all_reduce(
 ) -> Schedule:
     """All-reduce by recursive halving and doubling, in place, of any number of ranks.
 
-    Rabenseifner's algorithm (Thakur, Rabenseifner, Gropp 2005, section 4.4): ranks beyond the largest power of two give
+    Rabenseifner's algorithm (Thakur, Rabenseifner, Gropp 2005): ranks beyond the largest power of two give
     all their data to a partner first and get the result from it at last.
     """
     count = len(order)

@@ -30,7 +30,7 @@ from fabemu.collectives.schedule import (
 from fabemu.collectives.tree import tree
 
 PIPELINE_CHUNK_BYTES = 512 * 1024
-"""Chunk of pipelined algorithms unless given: 4 MiB of NCCL_BUFFSIZE in 8 slots (NCCL user guide, Simple protocol)."""
+"""Chunk of pipelined algorithms unless given: the buffer of a channel of NCCL, 4 MiB (NCCL_BUFFSIZE), in 8 slots."""
 
 SMALL_BYTES_PER_RANK = 64 * 1024
 """Data below this, per rank, is a matter of latency: `auto` takes the algorithm with few steps."""

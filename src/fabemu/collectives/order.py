@@ -68,7 +68,7 @@ def in_order_tree(count: int) -> NDArray[np.int64]:
     """Parent of each place of a binary tree over 0..count-1, (count,); -1 for place 0, the root, with one child.
 
     Place p > 0 with lowest set bit b hangs below p - b + 2b, or below p - b where that does not exist: the in-order
-    binary tree of Sanders, Speck, Traff 2009, section 2, which has its leaves at odd places.
+    binary tree of Sanders, Speck, Traff 2009, which has its leaves at odd places.
     """
     place = np.arange(count, dtype=np.int64)
     bit = place & -place
@@ -91,7 +91,7 @@ def double_tree(count: int) -> NDArray[np.int64]:
     """Parents in two binary trees over 0..count-1 that complement each other, (2, count); -1 for a root.
 
     The second tree is the first one mirrored if `count` is even, shifted by one if it is odd, so that inner members of
-    one are leaves of the other (Sanders, Speck, Traff 2009, section 3), but for roots, which have one child and so the
+    one are leaves of the other (Sanders, Speck, Traff 2009), but for roots, which have one child and so the
     load of a leaf. With half of the data on each tree nobody sends or receives more than twice the data in all.
     """
     tree = in_order_tree(count)

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-INPUT, OUTPUT = 0, 1
-"""Buffers of a rank. Collectives that work in place use `INPUT` alone."""
+INPUT, OUTPUT, STAGING = 0, 1, 2
+"""Buffers of a rank. Collectives that work in place use `INPUT` alone; data that a rank passes on lies in `STAGING`."""
+
+BUFFERS = 3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,8 +35,8 @@ class Schedule:
     bytes: NDArray[np.int64]  # (T,) at least 1
     src_offset: NDArray[np.int64]  # (T,) byte at which the data is read at src
     dst_offset: NDArray[np.int64]  # (T,) byte at which it is written at dst
-    src_buffer: NDArray[np.uint8]  # (T,) INPUT or OUTPUT
-    dst_buffer: NDArray[np.uint8]  # (T,) INPUT or OUTPUT
+    src_buffer: NDArray[np.uint8]  # (T,) INPUT, OUTPUT or STAGING
+    dst_buffer: NDArray[np.uint8]  # (T,) the same
     reduce: NDArray[np.bool_]  # (T,) the receiver adds what comes to what it has; else it stores it
     step: NDArray[np.int32]  # (T,)
     channel: NDArray[np.int32]  # (T,)
@@ -42,6 +44,7 @@ class Schedule:
     wait: NDArray[np.int32]  # (W,) transfers into src[t] that must have arrived before t may start; all below t
     input_bytes: int | NDArray[np.int64]  # size of the INPUT buffer of every rank, or (R,) of each
     output_bytes: int | NDArray[np.int64]  # size of the OUTPUT buffer of every rank, or (R,) of each; 0 in place
+    staging_bytes: int | NDArray[np.int64] = 0  # size of the STAGING buffer, the same way
 
     @property
     def transfer_count(self) -> int:
@@ -93,8 +96,8 @@ class Schedule:
         self._refuse((self.dst < 0) | (self.dst >= ranks), f"ends at a rank outside 0..{ranks - 1}")
         self._refuse(self.src == self.dst, "stays on its rank")
         self._refuse(self.bytes < 1, "has no bytes")
-        self._refuse((self.src_buffer > OUTPUT) | (self.dst_buffer > OUTPUT), "names a buffer that does not exist")
-        sizes = np.stack([np.broadcast_to(size, (ranks,)) for size in (self.input_bytes, self.output_bytes)])
+        self._refuse((self.src_buffer >= BUFFERS) | (self.dst_buffer >= BUFFERS), "names a buffer that does not exist")
+        sizes = np.stack([np.broadcast_to(getattr(self, name), (ranks,)) for name in _SIZES])
         for offset, rank, buffer, verb in (
             (self.src_offset, self.src, self.src_buffer, "reads"),
             (self.dst_offset, self.dst, self.dst_buffer, "writes"),
@@ -134,6 +137,10 @@ _COLUMNS: dict[str, Any] = {
 }
 
 
+_SIZES = ("input_bytes", "output_bytes", "staging_bytes")
+"""Fields with the sizes of the buffers, by buffer."""
+
+
 def assemble(
     rank_count: int,
     *,
@@ -151,6 +158,7 @@ def assemble(
     waited: ArrayLike = (),
     input_bytes: int | NDArray[np.int64],
     output_bytes: int | NDArray[np.int64] = 0,
+    staging_bytes: int | NDArray[np.int64] = 0,
 ) -> Schedule:
     """A schedule of columns that broadcast against each other, transfers of nothing left out.
 
@@ -192,6 +200,7 @@ def assemble(
         wait=wait,
         input_bytes=input_bytes,
         output_bytes=output_bytes,
+        staging_bytes=staging_bytes,
     )
 
 
@@ -312,7 +321,7 @@ def on_groups(schedule: Schedule, groups: ArrayLike, rank_count: int) -> Schedul
     )
     wait = (schedule.wait + shift * count).reshape(-1).astype(np.int32)
     sizes: dict[str, Any] = {}
-    for name in ("input_bytes", "output_bytes"):
+    for name in _SIZES:
         size = getattr(schedule, name)
         if isinstance(size, np.ndarray):
             sizes[name] = np.zeros(rank_count, dtype=np.int64)
@@ -424,7 +433,7 @@ def _by_step(schedule: Schedule) -> Schedule:
 def _largest(schedules: Sequence[Schedule]) -> dict[str, Any]:
     """Buffers large enough for all of the schedules."""
     sizes: dict[str, Any] = {}
-    for name in ("input_bytes", "output_bytes"):
+    for name in _SIZES:
         size = getattr(schedules[0], name)
         for schedule in schedules[1:]:
             size = np.maximum(size, getattr(schedule, name))
@@ -454,8 +463,8 @@ def _overlaps(readers: Schedule, writers: Schedule) -> tuple[NDArray[np.int64], 
     ends = [readers.src_offset + readers.bytes, writers.dst_offset + writers.bytes]
     stride = max(int(end.max()) for end in ends) + 1
     # One line on which the buffers of all ranks lie one behind the other.
-    write = (writers.dst.astype(np.int64) * 2 + writers.dst_buffer) * stride + writers.dst_offset
-    read = (readers.src.astype(np.int64) * 2 + readers.src_buffer) * stride + readers.src_offset
+    write = (writers.dst.astype(np.int64) * BUFFERS + writers.dst_buffer) * stride + writers.dst_offset
+    read = (readers.src.astype(np.int64) * BUFFERS + readers.src_buffer) * stride + readers.src_offset
     points = _distinct(np.concatenate([write, write + writers.bytes]))
     begin = np.searchsorted(points, write)
     writer, number = _runs(np.searchsorted(points, write + writers.bytes) - begin)

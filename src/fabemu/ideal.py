@@ -39,6 +39,7 @@ from fabemu.plan import (
     VERB_WRITE,
     Plan,
 )
+from fabemu.rate import bytes_ps
 
 _CHUNK = 1 << 15  # messages at a time: bounds memory and keeps the columns in cache
 
@@ -75,12 +76,8 @@ def _inside_ps(plan: Plan, op: Int64s) -> Int64s:
     """(n,) of messages inside scale-up domains: MODEL 19."""
     sender, receiver = plan.op_host[op], plan.op_host[plan.op_peer[op]]
     rate_bps = np.minimum(plan.host_scale_up_rate_bps[sender], plan.host_scale_up_rate_bps[receiver])
-    # Four digits at a time: bytes x 8e12 does not fit 64 bits.
-    total, rest = np.divmod(plan.op_bytes[op] * 8, rate_bps)
-    for _ in range(3):
-        digits, rest = np.divmod(rest * 10**4, rate_bps)
-        total = total * 10**4 + digits
-    return total + (rest > 0) + plan.host_scale_up_latency_ps[sender]
+    total: Int64s = bytes_ps(plan.op_bytes[op], rate_bps) + plan.host_scale_up_latency_ps[sender]
+    return total
 
 
 def wire_ps(frame_bytes: Int64s, rate_bps: Int64s, *, overhead_bytes: int, truncate_ns: bool) -> Int64s:

@@ -11,8 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
+from fabemu.outcome import collective_rows, job_rows
 from fabemu.plan import FOREVER_PS, OP_SCALE_UP, VERB_SCALE_UP, Plan
 from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
+from fabemu.workload.graph import OperationGraph
 
 _NOT_RUN, _POSTED, _DONE, _FAILED = range(4)  # `status` of Engine.ops()
 
@@ -46,8 +48,12 @@ class Recorder:
         What is simulated.
     names
         Names behind its numbers.
-    op_label, op_measured, op_ideal_ps
-        (O,) workload number, whether the summary counts the operation, and ideal completion time (-1: unknown).
+    graph
+        Its operations, by the numbers of the plan.
+    op_measured, op_ideal_ps
+        (O,) whether the summary counts the operation, and ideal completion time (-1: unknown).
+    host_node
+        (H,) server of every host.
     provenance
         Entries for the schema metadata.
 
@@ -63,14 +69,18 @@ class Recorder:
         tables: Collection[str],
         plan: Plan,
         names: TraceNames,
-        op_label: np.ndarray,
+        graph: OperationGraph,
         op_measured: np.ndarray,
         op_ideal_ps: np.ndarray,
         provenance: Mapping[str, str],
+        host_node: np.ndarray,
     ) -> None:
         """Create the tables."""
         self._plan = plan
-        self._op_label = op_label
+        self._graph = graph
+        self._op_label = graph.op_label_id
+        self._op_job = graph.job_of_label[self._op_label] if len(self._op_label) else self._op_label
+        self._host_node = host_node
         self._op_measured = op_measured
         self._op_ideal_ps = op_ideal_ps
         self._peer_node = plan.port_node[plan.port_peer] if plan.port_count else plan.port_node
@@ -113,8 +123,8 @@ class Recorder:
             if self._ended_count >= self._ended_limit:
                 self._write_ended(engine)
 
-    def close(self, engine: _Operations) -> None:
-        """Write the messages that did not end, and the footers."""
+    def close(self, engine: _Operations, end_ps: int) -> None:
+        """Write the messages that did not end by the end of the run, collectives, jobs, and the footers."""
         if "flows" in self._writers:
             self._write_ended(engine)
             rest = np.flatnonzero(~self._written & self._plan.is_message)
@@ -122,6 +132,7 @@ class Recorder:
             step = TABLES["flows"].batch_rows
             for first in range(0, len(rest), step):
                 self._writers["flows"].append(self._flows(rest[first : first + step], state))
+        self._write_outcome(engine, end_ps)
         for writer in self._writers.values():
             writer.close()
 
@@ -129,6 +140,20 @@ class Recorder:
         """Let go of all files after a failure."""
         for writer in self._writers.values():
             writer.abandon()
+
+    def _write_outcome(self, engine: _Operations, end_ps: int) -> None:
+        if "collectives" not in self._writers and "jobs" not in self._writers:
+            return
+        graph, state = self._graph, engine.ops()
+        collectives = None
+        if graph.collectives:
+            receiver = self._receiver(np.arange(len(graph.flows)))
+            collectives = collective_rows(graph, self._plan, state, receiver)
+            if "collectives" in self._writers:
+                self._writers["collectives"].append(collectives)
+        if "jobs" in self._writers:
+            rows = job_rows(graph, self._plan, state, end_ps, collectives, self._host_node)
+            self._writers["jobs"].append(rows)
 
     def _write_ended(self, engine: _Operations) -> None:
         if not self._ended:
@@ -151,6 +176,9 @@ class Recorder:
         return {
             "op": op,
             "label": self._op_label[op],
+            "job": self._op_job[op],
+            "collective": self._graph.flows.collective[op],
+            "step": self._graph.flows.step[op],
             "src": plan.op_host[op],
             "dst": self._receiver(op),
             "qp": qp,
@@ -182,7 +210,7 @@ class Recorder:
     @staticmethod
     def _of_queue_pair(values: np.ndarray, qp: np.ndarray) -> np.ndarray:
         """Values of queue pairs; anything where there is none."""
-        return values[qp] if len(values) else np.zeros(len(qp), values.dtype)
+        return values[qp].astype(np.int64) if len(values) else np.zeros(len(qp), np.int64)
 
     def _ports(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         port = rows["port"]

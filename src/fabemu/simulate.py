@@ -49,9 +49,9 @@ _STATUS_DONE, _STATUS_FAILED = 2, 3
 
 TRACE_LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
-    "flows": ("flows",),
-    "default": ("flows", "ports", "pauses", "drops", "events"),
-    "packets": ("flows", "ports", "pauses", "drops", "events", "packets"),
+    "flows": ("flows", "collectives", "jobs"),
+    "default": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs"),
+    "packets": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "packets"),
 }
 """Tables that each trace level writes."""
 
@@ -143,7 +143,7 @@ class Simulation:
         self._plan = plan
         found = lint(scenario, compiled) if findings is None else findings
         self._findings = [finding for finding in found if finding.severity != "note"]
-        self._tables = tuple(scenario.trace.tables)
+        self._tables = _tables(scenario, compiled)
         self._is_send = plan.is_message
         self._message_count = int(np.count_nonzero(self._is_send))
         self._byte_total = int(plan.op_bytes[self._is_send].sum(dtype=np.float64)) + self._message_count
@@ -179,10 +179,11 @@ class Simulation:
                 self._tables,
                 plan,
                 trace_names(compiled),
-                compiled.graph.op_label_id,
+                compiled.graph,
                 measured(scenario, plan.op_start_ps),
                 compiled.ideal_ps,
                 {"plan_digest": self._plan_digest, "seed": str(plan.seed), "version": version()},
+                compiled.fabric.host_node,
             )
         except (FabemuError, MemoryError, OSError) as error:
             self._fail("failed", _machine(error))
@@ -310,7 +311,7 @@ class Simulation:
                         self._recorder.record(rest, engine)
                         self._count(rest)
                         records = _joined([records, rest])
-                    self._recorder.close(engine)
+                    self._recorder.close(engine, int(engine.now_ps))
                     self._ended_by = "deadlock" if state == _DEADLOCKED else "drained"
                 self._wall_seconds += time.monotonic() - wall
                 self._cpu_seconds += time.process_time() - cpu
@@ -594,8 +595,16 @@ def trace_names(compiled: Compiled) -> TraceNames:
         ports=compiled.port_names,
         classes=compiled.class_names,
         labels=compiled.labels,
+        jobs=[job.name for job in compiled.graph.jobs],
         host_count=compiled.plan.host_count,
     )
+
+
+def _tables(scenario: Scenario, compiled: Compiled) -> tuple[str, ...]:
+    """Tables that a run writes: those asked for, of collectives and jobs only if there are any."""
+    graph = compiled.graph
+    without = {name for name, items in (("collectives", graph.collectives), ("jobs", graph.jobs)) if not items}
+    return tuple(name for name in scenario.trace.tables if name not in without)
 
 
 def measured(scenario: Scenario, start_ps: np.ndarray) -> np.ndarray:

@@ -61,7 +61,26 @@ FLOW_STATUSES = ("done", "failed", "unfinished", "not_run")
 VERBS = ("write", "send", "read", "scale-up")
 """Verbs of messages by their number in the plan."""
 
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all-to-all",
+    "send-recv",
+    "moe-dispatch",
+    "moe-combine",
+)
+"""Operations of collectives."""
+ALGORITHMS = ("ring", "tree", "halving-doubling", "hierarchical", "doubling", "halving", "direct", "pairwise")
+"""Algorithms that they follow."""
+
 ENUMS: dict[str, tuple[str, ...]] = {
+    "collective": COLLECTIVES,
+    "algorithm": ALGORITHMS,
     "pause_end": PAUSE_ENDS,
     "drop_cause": DROP_CAUSES,
     "packet_kind": PACKET_KINDS,
@@ -79,7 +98,8 @@ class Column:
     """One column of a table.
 
     ``kind`` is an Arrow type name (``int64``, ``float64``, ``bool``, ...) or the name of a dictionary: ``host``,
-    ``node``, ``port``, ``class``, ``label``, or a key of `ENUMS`. In a nullable column -1 (NaN for floats) is null.
+    ``node``, ``port``, ``class``, ``label``, ``job``, or a key of `ENUMS`. In a nullable column -1 (NaN for floats) is
+    null.
     """
 
     name: str
@@ -112,6 +132,11 @@ TABLES: dict[str, TableFormat] = {
             (
                 Column("op", "int32", "index", "Operation number in the plan"),
                 Column("label", "label", "name", "Label of the workload that made the message"),
+                Column("job", "job", "name", "Job that the workload belongs to", nullable=True),
+                Column(
+                    "collective", "int32", "index", "Row of the collectives table that it is part of", nullable=True
+                ),
+                Column("step", "int32", "index", "Step of the collective's algorithm", nullable=True),
                 Column("src", "host", "name", "Sending host; of a READ the one that reads"),
                 Column("dst", "host", "name", "Receiving host; of a READ the one that is read from"),
                 Column(
@@ -296,6 +321,58 @@ TABLES: dict[str, TableFormat] = {
             ),
         ),
         TableFormat(
+            "collectives",
+            "One row per run of a collective, in the order of the scenario; the table is there if it has any.",
+            8192,
+            (
+                Column("collective", "int32", "index", "Its number, as in the flows table"),
+                Column("label", "label", "name", "Label of its workload"),
+                Column("job", "job", "name", "Job that the workload belongs to", nullable=True),
+                Column("operation", "collective", "name", "all-reduce, all-gather, ..."),
+                Column("algorithm", "algorithm", "name", "ring, tree, ..."),
+                Column("iteration", "int32", "count", "Runs of the same workload before it"),
+                Column("ranks", "int32", "count", "GPUs that take part"),
+                Column("bytes", "int64", "B", "Size, as nccl-tests counts it"),
+                Column("start_ps", "int64", "ps", "The first rank began", nullable=True),
+                Column("end_ps", "int64", "ps", "The last rank had all that it was to receive", nullable=True),
+                Column("time_ps", "int64", "ps", "end_ps - start_ps", nullable=True),
+                Column("ideal_ps", "int64", "ps", "Least time on an empty network", nullable=True),
+                Column("algbw_bps", "float64", "bit/s", "bytes over time_ps", nullable=True),
+                Column("busbw_bps", "float64", "bit/s", "algbw_bps times the bus factor of nccl-tests", nullable=True),
+                Column("messages", "int64", "count", "Messages between ranks"),
+                Column("scale_up_bytes", "int64", "B", "Of their bytes, those that stayed inside scale-up domains"),
+                Column("network_bytes", "int64", "B", "Of their bytes, those that went by the fabric"),
+                Column("last_host", "host", "name", "Host of the rank that was last", nullable=True),
+                Column("last_flow", "int32", "index", "Message (`op` of flows) that came last", nullable=True),
+            ),
+        ),
+        TableFormat(
+            "jobs",
+            "One row per job, in the order of the scenario; the table is there if it has any.",
+            1024,
+            (
+                Column("job", "job", "name", "Its name"),
+                Column("ranks", "int32", "count", "GPUs"),
+                Column("nodes", "int32", "count", "Servers that they are in"),
+                Column("start_ps", "int64", "ps", "It arrived"),
+                Column("end_ps", "int64", "ps", "Its last operation was done", nullable=True),
+                Column("completion_ps", "int64", "ps", "end_ps - start_ps", nullable=True),
+                Column("messages", "int64", "count", "Messages"),
+                Column("unfinished", "int64", "count", "Of its messages, those that were not done"),
+                Column("scale_up_bytes", "int64", "B", "Bytes that stayed inside scale-up domains"),
+                Column("network_bytes", "int64", "B", "Bytes that went by the fabric"),
+                Column("compute_ps", "int64", "ps", "Time in which a rank computed, mean over the ranks"),
+                Column(
+                    "communication_share",
+                    "float64",
+                    "ratio",
+                    "Share of its completion time in which a rank did not compute, mean over the ranks",
+                    nullable=True,
+                ),
+                Column("busbw_bps", "float64", "bit/s", "Of its collectives, mean over their time", nullable=True),
+            ),
+        ),
+        TableFormat(
             "packets",
             "One row per transmission: every frame at every hop, in order of time.",
             65536,
@@ -334,6 +411,7 @@ class TraceNames:
     classes: Sequence[str]  # (C,) highest priority first
     labels: Sequence[str]  # workloads
     host_count: int
+    jobs: Sequence[str] = ()
 
     def dictionaries(self) -> dict[str, pa.Array]:
         """Dictionary values by the `Column.kind` that uses them."""
@@ -343,6 +421,7 @@ class TraceNames:
             "port": self.ports,
             "class": self.classes,
             "label": self.labels,
+            "job": self.jobs,
             **ENUMS,
         }
         return {kind: text_array(values) for kind, values in lists.items()}
@@ -350,7 +429,7 @@ class TraceNames:
 
 def is_dictionary(column: Column) -> bool:
     """Whether a column holds names rather than plain values."""
-    return column.kind in ENUMS or column.kind in ("host", "node", "port", "class", "label")
+    return column.kind in ENUMS or column.kind in ("host", "node", "port", "class", "label", "job")
 
 
 def arrow_type(column: Column) -> pa.DataType:

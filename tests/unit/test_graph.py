@@ -28,16 +28,16 @@ def pairs(src, dst, start_ps=0, **columns) -> FlowTable:
 
 def chain(label: str, start_ps: int = 0) -> OperationGraph:
     """Host 0 sends to 4, which computes for 7 us and sends on to 1."""
-    flows = pairs([0, 4], [4, 1], start_ps, label=label, collective=0, step=np.array([0, 1]))
-    builder = GraphBuilder(2)
-    recv = builder.recvs(np.array([4, 1]), np.array([0, 1]), start_ps=start_ps, collective=0)
-    calc = builder.calcs(np.array([4]), 7 * US, start_ps=start_ps, collective=0)
-    builder.edges(recv[:1], calc)
-    builder.edges(calc, np.array([1]))
+    builder = GraphBuilder(label=label, class_id=1, start_ps=start_ps)
+    sends = builder.sends(np.array([0, 4]), np.array([4, 1]), 10_000, lane=0, collective=0, step=np.array([0, 1]))
+    recvs = builder.recvs(np.array([4, 1]), sends, collective=0)
+    calc = builder.calcs(np.array([4]), 7 * US, collective=0)
+    builder.edges(recvs[:1], calc)
+    builder.edges(calc, sends[1:])
     whole = Collective(
         label=label, operation="broadcast", algorithm="ring", iteration=0, ranks=3, size_bytes=10_000, bus_factor=1
     )
-    return builder.build(flows, [whole])
+    return builder.build([whole])
 
 
 def ran(graph: OperationGraph | FlowTable, **more):
@@ -83,18 +83,26 @@ def test_a_collective_without_flows_keeps_its_number() -> None:
 
 
 def test_waits_across_hosts_are_refused() -> None:
-    builder = GraphBuilder(1)
-    calc = builder.calcs(np.array([3]), 5, start_ps=0, collective=-1)
-    builder.edges(calc, np.array([0]))
+    builder = GraphBuilder(label="", class_id=1)
+    send = builder.sends(np.array([0]), np.array([1]), 1, lane=0)
+    builder.edges(builder.calcs(np.array([3]), 5), send)
     with pytest.raises(
         ScenarioError, match=r"operation 0 of host 0 waits for operation 1 of host 3; what crosses hosts"
     ):
-        compile_plan(scenario(), flows=builder.build(pairs([0], [1])))
+        compile_plan(scenario(), flows=builder.build())
 
 
-def test_a_graph_has_the_flows_that_were_announced() -> None:
-    with pytest.raises(ValueError, match="announced were 3"):
-        GraphBuilder(3).build(pairs([0], [1]))
+def test_messages_of_one_pair_and_lane_share_a_queue_pair() -> None:
+    builder = GraphBuilder(label="", class_id=1)
+    builder.sends(np.array([0, 1, 0]), np.array([1, 0, 1]), 100, lane=np.array([7, 7, 8]))
+    builder.sends(np.array([0, 1, 2]), np.array([1, 2, 1]), 100, lane=7)
+    graph = builder.build()
+    assert graph.flows.qp.tolist() == [0, 1, 2, 0, 3, 4]
+    compiled, _ = ran(graph)
+    assert compiled.plan.op_qp.tolist() == [0, 1, 2, 0, 3, 4]
+
+
+def test_the_other_flows_of_a_graph_are_as_many() -> None:
     with pytest.raises(ValueError, match="2 flows in place of 1"):
         OperationGraph(flows=pairs([0], [1])).with_flows(pairs([0, 1], [1, 2]))
 

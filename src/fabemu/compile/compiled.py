@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fabemu.compile.adapters import compile_adapters, refuse_unlike_ends
 from fabemu.compile.balance import compile_balance
+from fabemu.compile.bound import with_ideal_times
 from fabemu.compile.buffers import FrameLimits, compile_buffers
 from fabemu.compile.domains import compile_domains, keep_inside, scale_up_domains
 from fabemu.compile.faults import compile_faults
@@ -181,11 +182,14 @@ def compile_plan(
         **parts,
         lossless_guaranteed=buffers.lossless_guaranteed and not faults.may_lose,
     )
+    ideal_ps = ideal_completion_ps(plan)
+    if graph.collectives:
+        graph = replace(graph, collectives=with_ideal_times(graph, plan, ideal_ps, host_rate_bps))
     return Compiled(
         plan=plan,
         fabric=fabric,
         graph=graph,
-        ideal_ps=ideal_completion_ps(plan),
+        ideal_ps=ideal_ps,
         node_names=tuple(fabric.node_names),
         port_names=wiring.names,
         class_names=tuple(item.name for item in classes),

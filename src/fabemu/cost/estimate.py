@@ -26,7 +26,16 @@ from fabemu.plan import (
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
 
-ROW_BYTES = {"flows": 80, "ports": 28, "pauses": 75, "drops": 20, "packets": 12, "events": 40}
+ROW_BYTES = {
+    "flows": 80,
+    "ports": 28,
+    "pauses": 75,
+    "drops": 20,
+    "packets": 12,
+    "events": 40,
+    "collectives": 200,
+    "jobs": 200,
+}
 """Bytes of a row on disk after compression, by table, as measured in runs with thousands of rows."""
 
 EVENTS_PER_HOP, EVENTS_PER_PACKET = 1.3, 1.5
@@ -179,7 +188,7 @@ def estimate_cost(
         The linter found a cycle of buffers that the traffic can fill (FB301).
     """
     moving = estimate_movement(compiled.plan, may_deadlock=may_deadlock)
-    rows = _rows(compiled.plan, moving, tables)
+    rows = _rows(compiled, moving, tables)
     work = moving.flows.work.copy()
     if len(work) and work[-1, 1] > 0:
         work[:, 1] *= moving.packet_hops.value / work[-1, 1]
@@ -267,14 +276,17 @@ def _doubts(plan: Plan, flows: Flows, *, may_deadlock: bool, loses: bool) -> tup
     return tuple(reasons), low, high
 
 
-def _rows(plan: Plan, moving: Movement, tables: Sequence[str]) -> dict[str, int]:
+def _rows(compiled: Compiled, moving: Movement, tables: Sequence[str]) -> dict[str, int]:
     """Rows by table; drops and events of a run without faults are few."""
+    plan, graph = compiled.plan, compiled.graph
     flows, traffic = moving.flows, moving.traffic
     met = flows.crowd[traffic.ports].max(axis=1, initial=0.0) >= _MANY
     crowded = np.minimum(1.0, flows.crowded_ps / max(flows.end_ps, 1.0))
     pausing = float((moving.packets * crowded * met).sum()) * traffic.weight
     found = {
-        "flows": float(plan.op_count),
+        "flows": float(np.count_nonzero(plan.is_message)),
+        "collectives": float(len(graph.collectives)),
+        "jobs": float(len(graph.jobs)),
         "ports": flows.rows,
         "pauses": pausing * _PAUSES_PER_PACKET if plan.class_lossless.any() else 0.0,
         "drops": 0.0,

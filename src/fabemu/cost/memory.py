@@ -217,5 +217,7 @@ def _record_bytes(
             # A whole interval is closed at once.
             at_once += plan.port_count * plan.class_count
         at_once = int(min(rows.get(table, 0), at_once))
-        total += names + at_once * (sizes[record[table]] + _ROW_COPIES * row_bytes)
+        # Collectives and jobs are told of at the end, by no records of the core.
+        record_bytes = sizes[record[table]] if table in record else 0
+        total += names + at_once * (record_bytes + _ROW_COPIES * row_bytes)
     return total

@@ -29,6 +29,7 @@ from fabemu.scenario.device import (
 from fabemu.scenario.fabric import AnyFabric, close_to
 from fabemu.scenario.fault import AnyFault, Routing, fault_rules
 from fabemu.scenario.incident import Deadlock, Receiver
+from fabemu.scenario.job import Job, job_rules
 from fabemu.scenario.presets import NS3_DEFAULTS
 from fabemu.scenario.quantity import NOT_PRINTABLE, Duration, Flag, IntervalOrOff, Text, Time, is_printable, named
 from fabemu.scenario.scale_up import SCALE_UP_TIER, ScaleUp, scale_up_rules
@@ -124,9 +125,11 @@ class Trace(Table):
     interval: IntervalOrOff = optional(
         "100us", description="sampling interval of the ports table, at least 100ns; off: no ports table"
     )
-    tables: tuple[Literal["flows", "ports", "pauses", "drops", "events", "packets"], ...] = optional(
-        ("flows", "ports", "pauses", "drops", "events"),
-        description="tables to write; packets (every transmission) only on request",
+    tables: tuple[Literal["flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "packets"], ...] = (
+        optional(
+            ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs"),
+            description="tables to write; packets (every transmission) only on request, collectives and jobs if any",
+        )
     )
 
 
@@ -174,6 +177,7 @@ def scenario_rules(parts: Mapping[str, Any], workloads: Mapping[int, Any]) -> It
     yield from _overlay_rules(parts)
     yield from _ns3_rules(parts)
     yield from fault_rules(parts)
+    yield from job_rules(parts, workloads)
     yield from _switch_class_rules(parts)
     if parts.get("compat") == "ns3":
         yield from _compatibility_rules(parts)
@@ -347,6 +351,7 @@ class Scenario(Table):
     workload: Annotated[tuple[AnyWorkload, ...], AfterValidator(_check_workloads)] = optional(
         description="traffic, one or more", json_schema_extra={"minItems": 1}
     )
+    job: tuple[Job, ...] = optional((), description="sets of GPUs that work together")
     deadlock: Deadlock = optional(default_factory=Deadlock, description="checks for deadlocks")
     routing: Routing = optional(default_factory=Routing, description="how routing reacts to links that go down or up")
     fault: tuple[AnyFault, ...] = optional((), description="what goes wrong")

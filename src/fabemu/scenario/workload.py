@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict, model_validator
 
-from fabemu.scenario.quantity import Count, Duration, HostSet, Load, Size, Text, Time
+from fabemu.scenario.quantity import Count, Duration, HostSet, Load, Rate, Size, Text, Time, named
 from fabemu.scenario.table import Broken, Table, optional
 from fabemu.units import format_time
 
@@ -26,6 +26,7 @@ class _Workload(Table):
     verb: Literal["write", "send", "read"] = optional(
         "write", description="RDMA WRITE or SEND: src sends to dst; READ: src reads from dst"
     )
+    job: Text | None = optional(None, description="job whose hosts take part and from whose arrival times count")
     start: Time = optional("0us", description="the workload begins")
     stop: Time | None = optional(None, description="no flow starts at this time or later")
 
@@ -160,7 +161,116 @@ class AllToAll(_Spread):
     )
 
 
+class Collective(_Spread):
+    """A collective of NCCL, once or again and again."""
+
+    kind: Literal["collective"] = "collective"
+    operation: Literal[
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "broadcast",
+        "reduce",
+        "gather",
+        "scatter",
+        "all-to-all",
+        "moe-dispatch",
+        "moe-combine",
+    ] = Field(description="what it does; docs/COLLECTIVES.md")
+    size: Size | None = optional(None, description="bytes as nccl-tests counts them; moe-*: follows from tokens")
+    algorithm: Literal["auto", "ring", "tree", "halving-doubling", "hierarchical", "doubling", "halving", "direct"] = (
+        optional("auto", description="auto: by size, ranks and nodes; not every operation has every algorithm")
+    )
+    iterations: Count = optional(1, description="runs, one after another")
+    compute: Time = optional("0us", description="every rank computes so long after each run before it begins the next")
+    channels: Count = optional(1, description="parts of the data, each with rings or trees of its own")
+    chunk: Size | None = optional(
+        None, description="pipelining: a chunk goes on as soon as it has come; default: by algorithm; 0B: none"
+    )
+    qps: Count = optional(1, description="queue pairs of each connection, which share its messages")
+    element: Count = optional(1, description="bytes of an element: data is cut at multiples of it")
+    root: Annotated[int, Strict(), Field(ge=0)] = optional(0, description="rank, of operations that have a root")
+    reduce_rate: Rate | None = optional(
+        None, description="at which a rank adds what it has received to its own; default: at once"
+    )
+    order: Literal["node", "rank"] = optional(
+        "node", description="rings and trees go node by node, whatever the placement, or in the order of the ranks"
+    )
+    window: Count | None = optional(None, description="all-to-all: steps that a rank may be in at once; default: all")
+    tokens: Count | None = optional(None, description="moe-*: tokens of all ranks together")
+    top_k: Count = optional(2, description="moe-*: experts that each token is sent to")
+    experts: Count | None = optional(None, description="moe-*: experts, evenly on the ranks; default: one per rank")
+    width: Count = optional(4096, description="moe-*: elements of a token")
+    token_element: Count = optional(2, description="moe-*: bytes of each")
+    routing: Literal["balanced", "random"] = optional(
+        "balanced", description="moe-*: every expert is asked for equally often, or drawn from the seed"
+    )
+
+    @property
+    def is_moe(self) -> bool:
+        """Whether tokens go to experts, or come back."""
+        return self.operation.startswith("moe-")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from super().rules()
+        if self.stop is not None:
+            yield ("stop",), "a collective runs to its end: use iterations"
+        if self.verb == "read":
+            yield ("verb",), "a collective writes or sends"
+        if self.is_moe:
+            if self.size is not None:
+                yield ("size",), "follows from tokens, top_k, width and token_element: leave it out"
+            if self.tokens is None:
+                yield (), 'key "tokens" is missing: tokens of all ranks together, such as 65536'
+        elif self.size is None:
+            yield (), 'key "size" is missing: bytes of each rank, such as "64MiB"'
+        allowed = ALGORITHMS[self.operation]
+        if self.algorithm != "auto" and self.algorithm not in allowed:
+            have = named(allowed) if allowed else "no choice of algorithms: leave it out"
+            yield ("algorithm",), f"{self.operation} has {have}"
+
+
+ALGORITHMS: dict[str, tuple[str, ...]] = {
+    "all-reduce": ("ring", "tree", "halving-doubling", "hierarchical"),
+    "all-gather": ("ring", "doubling", "direct"),
+    "reduce-scatter": ("ring", "halving", "direct"),
+    "broadcast": ("ring", "tree"),
+    "reduce": ("ring", "tree"),
+    "gather": (),
+    "scatter": (),
+    "all-to-all": (),
+    "moe-dispatch": (),
+    "moe-combine": (),
+}
+"""Algorithms of every operation, besides "auto"."""
+
+
+class Transfer(_Workload):
+    """Bulk data between two sets of hosts: checkpoints to storage, data sets from it, caches from prefill to decode."""
+
+    kind: Literal["transfer"] = "transfer"
+    sources: HostSet | None = optional(None, description="hosts that hold the data; default: those of the job")
+    destinations: HostSet | None = optional(None, description="hosts that it goes to; default: those of the job")
+    size: Size = Field(description="data of each source; with pattern one-to-all to each destination")
+    pattern: Literal["round-robin", "striped", "one-to-one", "one-to-all"] = optional(
+        "round-robin",
+        description="round-robin: source i to destination i modulo their number; striped: every source cuts its data"
+        " over all destinations; one-to-one: as many of each; one-to-all: every source to every destination",
+    )
+    count: Count = optional(1, description="how many times")
+    period: Duration = optional("1ms", description="from one time to the next")
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from super().rules()
+        given = sum(item is not None for item in (self.sources, self.destinations))
+        if given + (self.job is not None) < 2:
+            missing = "destinations" if self.destinations is None else "sources"
+            yield (), f'key "{missing}" is missing: hosts, or leave one of both out and name a job'
+
+
 AnyWorkload = Annotated[
-    Flows | FlowFile | Poisson | Incast | Permutation | AllToAll,
+    Flows | FlowFile | Poisson | Incast | Permutation | AllToAll | Collective | Transfer,
     Field(discriminator="kind"),
 ]

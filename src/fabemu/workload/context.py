@@ -14,7 +14,9 @@ from fabemu.workload.draw import Draw
 from fabemu.workload.hosts import HostNames, SelectorError
 
 if TYPE_CHECKING:
+    from fabemu.scenario.job import Job
     from fabemu.scenario.model import Scenario
+    from fabemu.topology.cable import Fabric
 
 VERBS = ("write", "send", "read")
 """Names of the verbs, by VERB_* of `fabemu.plan`."""
@@ -38,6 +40,10 @@ class WorkloadContext:
         Directory to which paths are relative.
     draw_label, occurrence
         Key of the random draws, with the seed of the scenario.
+    fabric
+        Devices and cables, and which hosts share a server.
+    job_hosts
+        (R,) int64, hosts of the workload's job in the order of its ranks; None if it has no job.
     """
 
     scenario: Scenario
@@ -47,6 +53,8 @@ class WorkloadContext:
     base_dir: Path
     draw_label: str
     occurrence: int
+    fabric: Fabric
+    job_hosts: np.ndarray | None = None
 
     @property
     def label(self) -> str:
@@ -65,6 +73,23 @@ class WorkloadContext:
         """VERB_* of the workload's flows."""
         return VERBS.index(self.scenario.workload[self.index].verb)
 
+    @property
+    def job(self) -> Job | None:
+        """The workload's job."""
+        name = self.scenario.workload[self.index].job
+        return next((job for job in self.scenario.job if job.name == name), None)
+
+    @property
+    def slowdown(self) -> np.ndarray | None:
+        """(R,) how many times as long each rank of the job computes; None if all are alike."""
+        job = self.job
+        if job is None or self.job_hosts is None or not job.straggler:
+            return None
+        factor = np.ones(len(self.job_hosts))
+        for item in job.straggler:
+            factor[item.rank] = float(item.slowdown)
+        return factor
+
     def draw(self, purpose: str) -> Draw:
         """Stream of random draws of this workload."""
         return Draw(self.scenario.seed, self.draw_label, self.occurrence, purpose)
@@ -77,7 +102,7 @@ class WorkloadContext:
     def select(self, key: str, selector: str | Sequence[str]) -> np.ndarray:
         """Ids of the hosts that the value of `key` names: (n,) int64.
 
-        "all" means all hosts that have a link.
+        "all" means all hosts of the workload's job, or without one all that have a link.
 
         Raises
         ------
@@ -85,7 +110,7 @@ class WorkloadContext:
             The value names something that is no host, or a host twice.
         """
         if selector == "all" and "all" not in self.hosts.names:
-            return self.linked_hosts()
+            return self.linked_hosts() if self.job_hosts is None else self.job_hosts
         try:
             return self.hosts.select(selector)
         except SelectorError as error:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.plan import OP_CALC, OP_RECV
-from fabemu.workload.flow import NONE, FlowTable, concatenate
+from fabemu.plan import OP_CALC, OP_RECV, VERB_WRITE
+from fabemu.workload.flow import NONE, FlowTable, concatenate, flow_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,16 @@ class Collective:
     size_bytes: int  # as nccl-tests counts it
     bus_factor: float  # bus bandwidth = bus_factor x size / time
     ideal_ps: int = NONE  # time that its bound allows; NONE = unknown
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlacedJob:
+    """A job on its hosts."""
+
+    name: str
+    hosts: NDArray[np.int64]  # (R,) in the order of its ranks
+    start_ps: int  # it arrives
+    labels: tuple[str, ...]  # of its workloads
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,6 +64,8 @@ class OperationGraph:
         it are done. What `flows.after` says is not repeated here.
     collectives
         By their numbers.
+    jobs
+        In the order of the scenario.
     """
 
     flows: FlowTable
@@ -66,6 +79,7 @@ class OperationGraph:
     before: NDArray[np.int32] = field(default=None, metadata={"dtype": "i4"})  # type: ignore[arg-type]
     after: NDArray[np.int32] = field(default=None, metadata={"dtype": "i4"})  # type: ignore[arg-type]
     collectives: tuple[Collective, ...] = ()
+    jobs: tuple[PlacedJob, ...] = ()
 
     def __post_init__(self) -> None:
         """Convert the columns to their types and make them read-only."""
@@ -95,6 +109,12 @@ class OperationGraph:
         """(O,) collective of every operation, or -1."""
         return np.concatenate([self.flows.collective, self.collective])
 
+    @property
+    def job_of_label(self) -> NDArray[np.int32]:
+        """(labels,) number of the job that has each label, or -1."""
+        job = {label: index for index, item in enumerate(self.jobs) for label in item.labels}
+        return np.array([job.get(label, NONE) for label in self.flows.labels], dtype=np.int32)
+
     def with_flows(self, flows: FlowTable) -> OperationGraph:
         """The same graph with other columns of the same flows."""
         if len(flows) != len(self.flows):
@@ -102,66 +122,117 @@ class OperationGraph:
         return replace(self, flows=flows)
 
 
-@dataclass
 class GraphBuilder:
-    """Collects the operations that follow the flows of one graph; every array of a call is as long as the others."""
+    """Collects the operations of one workload; the arrays of a call are as long as each other, or single values.
 
-    flow_count: int
-    label: str = ""
-    _parts: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    _count: int = 0
+    The numbers that it gives are its own; `build` turns them into those of the graph.
+    """
 
-    def recvs(self, host: np.ndarray, flow: np.ndarray, *, start_ps: int, collective: np.ndarray | int) -> np.ndarray:
-        """Add a recv of each flow; gives their numbers."""
-        return self._add(OP_RECV, host, flow, 0, start_ps, collective)
+    def __init__(self, *, label: str, class_id: int, verb: int = VERB_WRITE, start_ps: int = 0) -> None:
+        """Begin a graph all of whose operations have a label and an earliest start, and its messages a class."""
+        self._label = label
+        self._class_id = class_id
+        self._verb = verb
+        self._start_ps = start_ps
+        self._send_count = self._other_count = 0
+        self._sends: dict[str, list[np.ndarray]] = {}
+        self._others: dict[str, list[np.ndarray]] = {}
+        self._edges: dict[str, list[np.ndarray]] = {"before": [], "after": []}
+
+    def sends(
+        self,
+        src: np.ndarray,
+        dst: np.ndarray,
+        size_bytes: np.ndarray,
+        *,
+        lane: np.ndarray | int,
+        collective: np.ndarray | int = NONE,
+        step: np.ndarray | int = NONE,
+    ) -> np.ndarray:
+        """Add messages between hosts; those of one source, destination and lane share a QP, in the order of adding.
+
+        Gives their numbers, (n,) int64.
+        """
+        columns = {"src": src, "dst": dst, "bytes": size_bytes, "lane": lane, "collective": collective, "step": step}
+        count = self._append(self._sends, columns, _SEND_COLUMNS)
+        self._send_count += count
+        return np.arange(self._send_count - count, self._send_count)
+
+    def recvs(self, host: np.ndarray, send: np.ndarray, *, collective: np.ndarray | int = NONE) -> np.ndarray:
+        """Add the recv, at its receiver `host`, of each message; gives their numbers."""
+        return self._add(kind=OP_RECV, host=host, flow=send, duration_ps=0, collective=collective)
 
     def calcs(
-        self, host: np.ndarray, duration_ps: np.ndarray | int, *, start_ps: int, collective: np.ndarray | int
+        self, host: np.ndarray, duration_ps: np.ndarray | int, *, collective: np.ndarray | int = NONE
     ) -> np.ndarray:
         """Add a calc of each duration; gives their numbers."""
-        return self._add(OP_CALC, host, NONE, duration_ps, start_ps, collective)
+        return self._add(kind=OP_CALC, host=host, flow=NONE, duration_ps=duration_ps, collective=collective)
 
     def edges(self, before: np.ndarray, after: np.ndarray) -> None:
-        """Have each operation of `after` wait for the one of `before` beside it."""
-        self._append(before=np.asarray(before), after=np.asarray(after))
+        """Have each operation of `after` wait for the one of `before` beside it, which is of the same host."""
+        for name, values in (("before", before), ("after", after)):
+            self._edges[name].append(np.asarray(values, dtype=np.int64))
 
-    def build(self, flows: FlowTable, collectives: Sequence[Collective] = ()) -> OperationGraph:
-        """The graph, whose flows have the label of the builder."""
-        if len(flows) != self.flow_count:
-            raise ValueError(f"{len(flows)} flows, announced were {self.flow_count}")
-        columns = {name: np.concatenate(parts) for name, parts in self._parts.items()}
-        label_id = np.zeros(self._count, np.int32)
-        return OperationGraph(flows=flows, collectives=tuple(collectives), label_id=label_id, **columns)
-
-    def _add(
-        self,
-        kind: int,
-        host: np.ndarray,
-        flow: np.ndarray | int,
-        duration_ps: np.ndarray | int,
-        start_ps: int,
-        collective: np.ndarray | int,
-    ) -> np.ndarray:
-        count = len(host)
-
-        def column(value: np.ndarray | int, dtype: str) -> np.ndarray:
-            return np.broadcast_to(np.asarray(value, dtype=dtype), (count,))
-
-        self._append(
-            kind=column(kind, "u1"),
-            host=column(host, "i4"),
-            flow=column(flow, "i4"),
-            duration_ps=column(duration_ps, "i8"),
-            start_ps=column(start_ps, "i8"),
-            collective=column(collective, "i4"),
+    def build(self, collectives: Sequence[Collective] = ()) -> OperationGraph:
+        """The graph."""
+        sends = {name: _whole(self._sends.get(name), dtype) for name, dtype in _SEND_COLUMNS.items()}
+        lane = sends.pop("lane")
+        others = {name: _whole(self._others.get(name), dtype) for name, dtype in _OTHER_COLUMNS.items()}
+        count = self._send_count
+        columns: dict[str, Any] = {"start_ps": np.full(self._other_count, self._start_ps), **others}
+        columns["label_id"] = np.zeros(self._other_count, np.int32)
+        for name, parts in self._edges.items():
+            number = _whole(parts, "i8")
+            columns[name] = np.where(number >= _OTHERS, number - _OTHERS + count, number)
+        flows = flow_table(
+            sends["src"],
+            sends["dst"],
+            sends["bytes"],
+            self._start_ps,
+            class_id=self._class_id,
+            verb=self._verb,
+            qp=_numbered(sends["src"], sends["dst"], lane),
+            collective=sends["collective"],
+            step=sends["step"],
+            label=self._label,
         )
-        first = self.flow_count + self._count
-        self._count += count
-        return np.arange(first, first + count)
+        return OperationGraph(flows=flows, collectives=tuple(collectives), **columns)
 
-    def _append(self, **columns: np.ndarray) -> None:
-        for name, values in columns.items():
-            self._parts.setdefault(name, []).append(values)
+    def _add(self, **columns: np.ndarray | int) -> np.ndarray:
+        count = self._append(self._others, columns, _OTHER_COLUMNS)
+        self._other_count += count
+        return np.arange(self._other_count - count, self._other_count) + _OTHERS
+
+    @staticmethod
+    def _append(
+        parts: dict[str, list[np.ndarray]], columns: Mapping[str, np.ndarray | int], dtypes: Mapping[str, str]
+    ) -> int:
+        arrays = np.broadcast_arrays(*(np.asarray(values, dtype=dtypes[name]) for name, values in columns.items()))
+        for name, values in zip(columns, arrays, strict=True):
+            parts.setdefault(name, []).append(np.atleast_1d(values))
+        return int(np.atleast_1d(arrays[0]).size)
+
+
+_SEND_COLUMNS = {"src": "i4", "dst": "i4", "bytes": "i8", "lane": "i8", "collective": "i4", "step": "i4"}
+_OTHER_COLUMNS = {"kind": "u1", "host": "i4", "flow": "i4", "duration_ps": "i8", "collective": "i4"}
+_OTHERS = 2**40
+"""Number of a builder's first operation that is no message: their place is not known while there may be more."""
+
+
+def _whole(parts: Sequence[np.ndarray] | None, dtype: str) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def _numbered(src: np.ndarray, dst: np.ndarray, lane: np.ndarray) -> np.ndarray:
+    """(n,) a number for every source, destination and lane, counted by first appearance."""
+    if not len(src):
+        return np.zeros(0, np.int64)
+    hosts = int(max(src.max(), dst.max())) + 1
+    key = (lane * hosts + src) * hosts + dst
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return number[inverse.reshape(-1)]
 
 
 def join(parts: Sequence[FlowTable | OperationGraph]) -> OperationGraph:
@@ -193,8 +264,5 @@ def join(parts: Sequence[FlowTable | OperationGraph]) -> OperationGraph:
         collective_base += len(graph.collectives)
         flow_base += own
         op_base += len(graph.kind)
-    return OperationGraph(
-        flows=flows,
-        collectives=tuple(collectives),
-        **{name: np.concatenate(collected) for name, collected in columns.items()},
-    )
+    joined: dict[str, Any] = {name: np.concatenate(collected) for name, collected in columns.items()}
+    return OperationGraph(flows=flows, collectives=tuple(collectives), **joined)

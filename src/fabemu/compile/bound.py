@@ -1,0 +1,107 @@
+"""Least times of collectives: what no network of these rates and lengths can beat.
+
+Two bounds hold at once. No port is faster than its rate: the wire time of all that a host sends, or receives, by the
+fabric and inside its scale-up domain. And nothing is passed on before it has come: the longest chain of messages that
+wait for each other, each taking its ideal time (`fabemu.ideal`), with what is computed between. The bound is the
+greater of the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabemu.ideal import data_frame_bytes
+from fabemu.plan import NONE, OP_CALC, OP_RECV, OP_SCALE_UP, VERB_WRITE, Plan
+from fabemu.rate import bytes_ps
+from fabemu.workload.graph import Collective, OperationGraph
+
+Int64s = NDArray[np.int64]
+
+
+def with_ideal_times(
+    graph: OperationGraph, plan: Plan, ideal_ps: Int64s, host_rate_bps: Int64s
+) -> tuple[Collective, ...]:
+    """The collectives of a graph, each with its `ideal_ps`; the runs of one workload have that of the first.
+
+    Parameters
+    ----------
+    graph, plan
+        Operations by the same numbers.
+    ideal_ps
+        (O,) as `fabemu.ideal.ideal_completion_ps` gives it.
+    host_rate_bps
+        (H,) bit/s, sum of the rates of the ports of each host.
+    """
+    found: dict[tuple[str, str, int], int] = {}
+    result = []
+    for number, item in enumerate(graph.collectives):
+        key = (item.label, item.operation, item.size_bytes)
+        if item.iteration == 0 or key not in found:
+            flows = np.flatnonzero(graph.flows.collective == number)
+            carried_ps = _carried_ps(plan, flows, host_rate_bps)
+            found[key] = max(carried_ps, _chain_ps(graph, plan, flows, number, ideal_ps)) if len(flows) else 0
+        result.append(replace(item, ideal_ps=found[key]))
+    return tuple(result)
+
+
+def _carried_ps(plan: Plan, flows: Int64s, host_rate_bps: Int64s) -> int:
+    """Greatest wire time that these messages take at any port of a host."""
+    inside = plan.op_kind[flows] == OP_SCALE_UP
+    size = plan.op_bytes[flows]
+    packets = np.maximum(1, -(-size // plan.mtu_bytes))
+    full = int(data_frame_bytes(plan, np.array([plan.mtu_bytes]))[0])
+    reth = plan.reth_bytes if bool((plan.qp_verb == VERB_WRITE).any()) else 0
+    last = data_frame_bytes(plan, size - (packets - 1) * plan.mtu_bytes)
+    wire = np.where(inside, size, (packets - 1) * full + last + packets * plan.wire_overhead_bytes + reth)
+    near = plan.op_host[flows]
+    qp = plan.op_qp[flows]
+    outside = plan.qp_dst[qp] if plan.qp_count else np.zeros(len(flows), np.int32)
+    far = np.where(inside, plan.op_host[plan.op_peer[flows]], outside)
+    greatest = 0
+    for chosen, rate in ((~inside, host_rate_bps), (inside, plan.host_scale_up_rate_bps)):
+        for host in (near[chosen], far[chosen]):
+            total = np.zeros(plan.host_count, dtype=np.int64)
+            np.add.at(total, host, wire[chosen])
+            busy = np.flatnonzero(total)
+            if len(busy):
+                greatest = max(greatest, int(bytes_ps(total[busy], rate[busy]).max()))
+    return greatest
+
+
+def _chain_ps(graph: OperationGraph, plan: Plan, flows: Int64s, number: int, ideal_ps: Int64s) -> int:
+    """Longest chain of the messages of one collective that wait for each other."""
+    place = np.full(len(graph), NONE, dtype=np.int64)
+    place[flows] = np.arange(len(flows))
+    # Recvs stand for their messages, and what is computed of one with them.
+    other = len(graph.flows) + np.flatnonzero(graph.collective == number)
+    recv = other[plan.op_kind[other] == OP_RECV]
+    place[recv] = place[plan.op_peer[recv]]
+    delay_ps = np.zeros(len(flows), dtype=np.int64)
+    calc = np.zeros(len(graph), np.bool_)
+    calc[other[plan.op_kind[other] == OP_CALC]] = True
+    into = np.flatnonzero(calc[graph.after] & (place[graph.before] != NONE))
+    place[graph.after[into]] = place[graph.before[into]]
+    delay_ps[place[graph.after[into]]] = plan.op_duration_ps[graph.after[into]]
+    of_flow = np.zeros(len(graph), np.bool_)
+    of_flow[flows] = True
+    edge = np.flatnonzero(of_flow[graph.after] & (place[graph.before] != NONE))
+    waited, waiter = place[graph.before[edge]], place[graph.after[edge]]
+
+    step = graph.flows.step[flows]
+    order = np.argsort(step[waiter], kind="stable")
+    waited, waiter = waited[order], waiter[order]
+    done_ps = ideal_ps[flows] + delay_ps
+    alone_ps = done_ps.copy()
+    edges = np.searchsorted(step[waiter], np.arange(int(step.max()) + 2))
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        # Within one step a chain may go on: as often as it is long.
+        while first < last:
+            before = done_ps[waiter[first:last]]
+            after = done_ps[waited[first:last]] + alone_ps[waiter[first:last]]
+            if (after <= before).all():
+                break
+            np.maximum.at(done_ps, waiter[first:last], after)
+    return int(done_ps.max())

@@ -1,0 +1,143 @@
+"""Collectives of a workload: the schedule that its ranks follow, run again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fabemu.collectives import exchange, experts, operations
+from fabemu.collectives.bounds import bus_factor
+from fabemu.collectives.schedule import Schedule
+from fabemu.errors import ScenarioError
+from fabemu.scenario import workload
+from fabemu.workload.context import WorkloadContext
+from fabemu.workload.flow import NONE
+from fabemu.workload.graph import Collective, GraphBuilder, OperationGraph
+from fabemu.workload.placement import ranks_of_nodes
+from fabemu.workload.program import Program
+
+_BY_NODE = ("ring", "tree", "hierarchical")
+
+
+def collective_graph(table: workload.Collective, context: WorkloadContext) -> OperationGraph:
+    """Operations of a `collective` workload: its runs one after another, at every rank by itself.
+
+    A rank begins the next run when all that it had to receive in the last one has come and all that it had to send is
+    acknowledged, and it has computed.
+
+    Raises
+    ------
+    ScenarioError
+        A host is unknown, or the operation cannot be done so by these ranks.
+    """
+    hosts = context.select("hosts", table.hosts)
+    schedule, algorithm = collective_schedule(table, context, hosts)
+    builder = GraphBuilder(label=context.label, class_id=context.class_id, verb=context.verb, start_ps=table.start)
+    program = Program(builder, hosts, slowdown=context.slowdown)
+    lanes = program.connections(table.channels * table.qps)
+    ranks = np.arange(len(hosts))
+    after = np.full(len(hosts), NONE, dtype=np.int64)
+    size_bytes = table.size if table.size is not None else int(np.max(schedule.input_bytes, initial=0))
+    named = "all_to_all" if table.is_moe else table.operation.replace("-", "_")
+    runs = []
+    for iteration in range(table.iterations):
+        before, rank = program.run(
+            schedule,
+            ranks,
+            after,
+            lanes=lanes,
+            qps=table.qps,
+            element_bytes=table.element,
+            reduce_rate_bps=table.reduce_rate,
+            collective=iteration,
+        )
+        after = program.join(before, rank, ranks, after, duration_ps=table.compute, collective=NONE)
+        runs.append(
+            Collective(
+                label=context.label,
+                operation=table.operation,
+                algorithm=algorithm,
+                iteration=iteration,
+                ranks=len(hosts),
+                size_bytes=size_bytes,
+                bus_factor=float(bus_factor(named, len(hosts))),
+            )
+        )
+    return builder.build(runs)
+
+
+def collective_schedule(
+    table: workload.Collective, context: WorkloadContext, hosts: np.ndarray
+) -> tuple[Schedule, str]:
+    """The schedule of one run, and the algorithm that it follows.
+
+    Raises
+    ------
+    ScenarioError
+        The operation cannot be done so by these ranks.
+    """
+    count = len(hosts)
+    if table.root >= count:
+        raise context.error("root", f"there are ranks 0 to {count - 1}", str(table.root))
+    options: dict[str, Any] = {"channels": table.channels, "element_bytes": table.element}
+    try:
+        if table.operation == "all-to-all" or table.is_moe:
+            return _exchange(table, context, count, options), "pairwise"
+        if table.operation in ("gather", "scatter"):
+            build = exchange.gather if table.operation == "gather" else exchange.scatter
+            return build(count, table.size or 0, root=table.root, chunk_bytes=table.chunk or 0, **options), "direct"
+        return _reduction(table, context, hosts, options)
+    except ValueError as error:
+        if isinstance(error, ScenarioError):
+            raise
+        raise context.error("operation", str(error), f'"{table.operation}"') from None
+
+
+def _exchange(table: workload.Collective, context: WorkloadContext, count: int, options: dict[str, Any]) -> Schedule:
+    more = {**options, "chunk_bytes": table.chunk or 0, "window": table.window}
+    if not table.is_moe:
+        return exchange.all_to_all(count, table.size or 0, **more)
+    tokens, expert_count = table.tokens or 0, count if table.experts is None else table.experts
+    if expert_count % count:
+        least = -(-expert_count // count) * count
+        raise context.error("experts", f"are not spread evenly over {count} ranks; take {least}", str(expert_count))
+    if table.top_k > expert_count:
+        raise context.error("top_k", f"there are {expert_count} experts", str(table.top_k))
+    if table.routing == "balanced":
+        copies = experts.balanced_copies(count, tokens, table.top_k)
+    else:
+        draws = context.draw("experts").uniform(tokens * table.top_k).reshape(tokens, table.top_k)
+        copies = experts.drawn_copies(draws, count, expert_count)
+    matrix = experts.combine_matrix if table.operation == "moe-combine" else experts.dispatch_matrix
+    return exchange.all_to_all_uneven(matrix(copies, table.width, table.token_element), **more)
+
+
+def _reduction(
+    table: workload.Collective, context: WorkloadContext, hosts: np.ndarray, options: dict[str, Any]
+) -> tuple[Schedule, str]:
+    size, count = table.size or 0, len(hosts)
+    order, per_node = ranks_of_nodes(context.fabric, hosts)
+    several = per_node is not None and 1 < per_node < count
+    algorithm = operations.chosen_algorithm(
+        table.operation.replace("-", "_"),
+        table.algorithm.replace("-", "_"),
+        count,
+        size,
+        per_node if several else None,
+    )
+    if algorithm == "hierarchical":
+        if per_node is None:
+            raise context.error(
+                "algorithm", "needs as many ranks on every node: use ring, or another placement", '"hierarchical"'
+            )
+        options |= {"ranks_per_node": per_node, "ring_order": order}
+    elif table.order == "node" and algorithm in _BY_NODE:
+        options["ring_order"] = order
+        if several:
+            options["ranks_per_node"] = per_node
+    build = getattr(operations, table.operation.replace("-", "_"))
+    if table.operation in ("broadcast", "reduce"):
+        options["root"] = table.root
+    schedule: Schedule = build(count, size, algorithm=algorithm, chunk_bytes=table.chunk, **options)
+    return schedule, algorithm.replace("_", "-")

@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import IO, Any
 
-from fabemu.analysis import drops, fct, incidents, pauses, utilisation
+from fabemu.analysis import collectives, drops, fct, incidents, jobs, pauses, utilisation
+from fabemu.analysis.collectives import CollectiveTimes
 from fabemu.analysis.drops import DropPlace
 from fabemu.analysis.incidents import Incident
+from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.pauses import PauseRoots, PauseTotal, PausingPort
 from fabemu.errors import InputError
 from fabemu.result import Run
@@ -38,6 +40,8 @@ class Summary:
     deadlocks_closed_ps: list[int | None] = field(default_factory=list)  # of each of info["deadlocks"], as pauses show
     busiest_links: list[utilisation.LinkLoad] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
+    collectives: list[CollectiveTimes] = field(default_factory=list)  # by workload
+    jobs: list[JobOutcome] = field(default_factory=list)
     arrived: int | None = None  # unfinished messages whose last byte has arrived, but not their last ACK
     retransmissions: int | None = None
     cnps: int | None = None
@@ -85,6 +89,12 @@ def summarise(run: Run) -> Summary:
     events = _table(run, "events", incidents.COLUMNS)
     if events is not None:
         found["incidents"] = incidents.by_kind(events)
+    ran = _table(run, "collectives", collectives.COLUMNS)
+    if ran is not None:
+        found["collectives"] = collectives.by_workload(ran)
+    worked = _table(run, "jobs", None)
+    if worked is not None:
+        found["jobs"] = jobs.outcomes(worked)
     ports = _table(run, "ports", utilisation.COLUMNS)
     if ports is not None:
         found["busiest_links"] = utilisation.busiest_links(ports, end_ps, BUSIEST)
@@ -158,7 +168,7 @@ def _share_text(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _table(run: Run, name: str, columns: Sequence[str]):
+def _table(run: Run, name: str, columns: Sequence[str] | None):
     """A table if the run has it; a table that was cut off before its first row counts as not there."""
     try:
         return read_table(table_path(run.directory, name), columns)
@@ -183,6 +193,10 @@ class _Section:
 
 def _sections(summary: Summary) -> list[_Section]:
     sections = [_head(summary)]
+    if summary.jobs:
+        sections.append(_jobs(summary.jobs))
+    if summary.collectives:
+        sections.append(_collectives(summary.collectives))
     if summary.sizes and summary.sizes[0].count:
         sections.append(_times("completion time", "size", summary.sizes, lambda group: group.fct_ps, time_text))
         sections.append(
@@ -278,6 +292,52 @@ def _times(title: str, first: str, groups: Sequence[fct.Distribution], figures: 
         )
     keys = tuple(figures(groups[0]))
     return _Section(title, (first, "messages", "unfinished", *keys), rows)
+
+
+def rate_text(rate_bps: float) -> str:
+    """A bandwidth to four figures, decimal units of bytes per second as nccl-tests has them."""
+    return "-" if math.isnan(rate_bps) else f"{bytes_text(rate_bps / 8)}/s"
+
+
+def _collectives(items: Sequence[CollectiveTimes]) -> _Section:
+    rows = [
+        (
+            item.label,
+            item.operation,
+            item.algorithm,
+            str(item.ranks),
+            bytes_text(item.size_bytes),
+            count_text(item.count),
+            str(item.unfinished),
+            time_text(item.time_ps),
+            time_text(item.time_max_ps),
+            time_text(item.ideal_ps),
+            rate_text(item.algbw_bps),
+            rate_text(item.busbw_bps),
+        )
+        for item in items
+    ]
+    columns = ("workload", "collective", "algorithm", "ranks", "bytes", "runs", "unfinished")
+    return _Section("collectives", (*columns, "time p50", "max", "ideal", "algbw", "busbw"), rows)
+
+
+def _jobs(items: Sequence[JobOutcome]) -> _Section:
+    rows = [
+        (
+            item.name,
+            str(item.ranks),
+            str(item.nodes),
+            time_text(item.start_ps),
+            time_text(item.completion_ps),
+            time_text(item.compute_ps),
+            "-" if math.isnan(item.communication_share) else f"{item.communication_share:.1%}",
+            rate_text(item.busbw_bps),
+            bytes_text(item.network_bytes),
+        )
+        for item in items
+    ]
+    columns = ("job", "ranks", "nodes", "start", "completion", "computing", "communication", "busbw", "by the fabric")
+    return _Section("jobs", columns, rows)
 
 
 def _counts(summary: Summary) -> _Section:
@@ -376,7 +436,20 @@ def _text(section: _Section) -> str:
     return "\n".join(lines)
 
 
-_NAMES = ("size", "workload", "port", "ingress port", "egress port", "class", "cause", "incident", "first at")
+_NAMES = (
+    "size",
+    "workload",
+    "job",
+    "collective",
+    "algorithm",
+    "port",
+    "ingress port",
+    "egress port",
+    "class",
+    "cause",
+    "incident",
+    "first at",
+)
 
 
 def _is_name(column: str) -> bool:

@@ -20,7 +20,9 @@ from fabemu.trace import (
     read_table,
 )
 
-NAMES = TraceNames(["h0", "h1", "sw0", "sw1"], [f"p{port}" for port in range(6)], ["cnp", "rdma"], ["web", "bulk"], 2)
+NAMES = TraceNames(
+    ["h0", "h1", "sw0", "sw1"], [f"p{port}" for port in range(6)], ["cnp", "rdma"], ["web", "bulk"], 2, ["a"]
+)
 
 
 def table(tmp_path, name, rows):

@@ -86,7 +86,7 @@ def extra(text: str) -> str:
         (
             "[switches]\nx = 1",
             's.toml:10: switches: unknown key; did you mean "switch"? (allowed: name, seed, until, compat, measure,'
-            " fabric, scale_up, frames, link, switch, nic, class, workload, deadlock, routing, fault, trace)",
+            " fabric, scale_up, frames, link, switch, nic, class, workload, job, deadlock, routing, fault, trace)",
         ),
         (
             '[nic.cc]\nkind = "dcqnc"',
@@ -99,7 +99,7 @@ def extra(text: str) -> str:
         (
             '[[workload]]\nkind = "poison"',
             's.toml:11: workload.1.kind = "poison": must be "flows", "flow-file", "poisson", "incast", "permutation"'
-            ' or "all-to-all"; did you mean "poisson"?',
+            ', "all-to-all", "collective" or "transfer"; did you mean "poisson"?',
         ),
         ("[[workload]]\nload = 1", 's.toml:10: workload.1: key "kind" is missing: it says which workload this is'),
         # Not supported yet
@@ -172,8 +172,8 @@ def extra(text: str) -> str:
         ),
         (
             '[[workload]]\nkind = "all-reduce"',
-            's.toml:11: workload.1.kind = "all-reduce": not supported yet: the all-reduce collective (allowed: "flows",'
-            ' "flow-file", "poisson", "incast", "permutation" or "all-to-all")',
+            's.toml:11: workload.1.kind = "all-reduce": is a collective: write kind = "collective" and '
+            'operation = "all-reduce"',
         ),
         # Types
         ('[nic]\nack_every = "2"', 's.toml:11: nic.ack_every = "2": must be a whole number, found a text: write 2'
@@ -189,8 +189,8 @@ def extra(text: str) -> str:
         ("[trace]\ntables = 3", "s.toml:11: trace.tables = 3: must be a list, found a whole number"),
         (
             '[trace]\ntables = ["flow"]',
-            's.toml:11: trace.tables.0 = "flow": must be "flows", "ports", "pauses", "drops", "events" or "packets";'
-            ' did you mean "flows"?',
+            's.toml:11: trace.tables.0 = "flow": must be "flows", "ports", "pauses", "drops", "events", '
+            '"collectives", "jobs" or "packets"; did you mean "flows"?',
         ),
         # Ranges
         ("[nic]\ntimeout = 32", "s.toml:11: nic.timeout = 32: must be at most 31"),

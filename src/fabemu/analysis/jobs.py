@@ -38,8 +38,9 @@ def outcomes(table: pa.Table) -> list[JobOutcome]:
         JobOutcome(
             name=names[index[row]],
             completion_ps=float(completion[row]) if completion[row] >= 0 else np.nan,
+            communication_share=float(floats["communication_share"][row]),
+            busbw_bps=float(floats["busbw_bps"][row]),
             **{name: int(values[row]) for name, values in columns.items()},
-            **{name: float(values[row]) for name, values in floats.items()},
         )
         for row in range(len(index))
     ]

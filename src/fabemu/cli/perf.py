@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fabemu.perf import PerfRow
 
 _TYPES = ("int8", "uint8", "half", "bfloat16", "float", "int32", "double", "int64")  # the keys of perf.TYPES
-_COLUMNS = (
+_COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("size", "(B)", 13),
     ("count", "(elements)", 12),
     ("type", "", 8),
@@ -146,7 +146,7 @@ def _changes(item: Any, collective: str | None, algorithm: str | None) -> dict[s
 def _head(row: PerfRow, name: str, iterations: int, warm_ups: int) -> None:
     click.echo(f"# {name}: {row.operation}, {row.ranks} ranks; {iterations} runs measured after {warm_ups}")
     for part in (0, 1):
-        click.echo("".join(column[part].rjust(column[2]) for column in _COLUMNS))
+        click.echo("".join((unit if part else title).rjust(width) for title, unit, width in _COLUMNS))
 
 
 def _line(row: PerfRow) -> str:

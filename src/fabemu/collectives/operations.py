@@ -81,12 +81,13 @@ def all_reduce(
         A parameter is out of its range, or the ranks are not whole nodes.
     """
     _check(rank_count, size_bytes, channels, chunk_bytes, element_bytes)
-    algorithm = _chosen("all_reduce", algorithm, ALL_REDUCE, rank_count, size_bytes, "tree", ranks_per_node)
+    algorithm = chosen_algorithm("all_reduce", algorithm, rank_count, size_bytes, ranks_per_node)
     if algorithm == "hierarchical" and ranks_per_node is None:
         raise ValueError("all_reduce: hierarchical needs ranks_per_node")
     if ranks_per_node is not None:
         node_count(rank_count, ranks_per_node)
-    _chosen("all_reduce: local_algorithm", local_algorithm, ("direct", "ring"), rank_count, size_bytes, "direct")
+    if local_algorithm not in ("direct", "ring"):
+        raise ValueError(f'all_reduce: unknown local_algorithm "{local_algorithm}"; one of direct, ring')
     offset, size = extents(size_bytes, channels, element_bytes)
     plain = algorithm in {"hierarchical", "halving_doubling"}
     orders = rank_orders(rank_count, channels, ring_order, None if plain else ranks_per_node)
@@ -160,7 +161,7 @@ def all_gather(
         A parameter is out of its range, or the ranks are not whole nodes.
     """
     _check(rank_count, size_bytes, channels, chunk_bytes, element_bytes)
-    algorithm = _chosen("all_gather", algorithm, ALL_GATHER, rank_count, size_bytes, "doubling")
+    algorithm = chosen_algorithm("all_gather", algorithm, rank_count, size_bytes)
     return _blocks(
         rank_count, size_bytes, algorithm, channels, chunk_bytes, element_bytes, ring_order, ranks_per_node, gather=True
     )
@@ -195,7 +196,7 @@ def reduce_scatter(
         A parameter is out of its range, or the ranks are not whole nodes.
     """
     _check(rank_count, size_bytes, channels, chunk_bytes, element_bytes)
-    algorithm = _chosen("reduce_scatter", algorithm, REDUCE_SCATTER, rank_count, size_bytes, "halving")
+    algorithm = chosen_algorithm("reduce_scatter", algorithm, rank_count, size_bytes)
     return _blocks(
         rank_count,
         size_bytes,
@@ -241,7 +242,7 @@ def broadcast(
         A parameter is out of its range, or the ranks are not whole nodes.
     """
     _check(rank_count, size_bytes, channels, chunk_bytes, element_bytes, root)
-    algorithm = _chosen("broadcast", algorithm, BROADCAST, rank_count, size_bytes, "tree")
+    algorithm = chosen_algorithm("broadcast", algorithm, rank_count, size_bytes)
     schedule = _down(rank_count, size_bytes, root, algorithm, channels, element_bytes, ring_order, ranks_per_node)
     return _pipelined(schedule, chunk_bytes, element_bytes, True)
 
@@ -263,7 +264,7 @@ def reduce(
     What lies in the buffers of the other ranks afterwards is not defined. Parameters and errors as for `broadcast`.
     """
     _check(rank_count, size_bytes, channels, chunk_bytes, element_bytes, root)
-    algorithm = _chosen("reduce", algorithm, REDUCE, rank_count, size_bytes, "tree")
+    algorithm = chosen_algorithm("reduce", algorithm, rank_count, size_bytes)
     schedule = _down(rank_count, size_bytes, root, algorithm, channels, element_bytes, ring_order, ranks_per_node)
     return _pipelined(reverse(schedule), chunk_bytes, element_bytes, True)
 
@@ -446,16 +447,23 @@ def _check(
         raise ValueError(f"root is {root}; with {rank_count} ranks it must be 0..{rank_count - 1}")
 
 
-def _chosen(
-    operation: str,
-    algorithm: str,
-    known: tuple[str, ...],
-    rank_count: int,
-    size_bytes: int,
-    small: str,
-    ranks_per_node: int | None = None,
+def chosen_algorithm(
+    operation: str, algorithm: str, rank_count: int, size_bytes: int, ranks_per_node: int | None = None
 ) -> str:
-    """The algorithm, chosen by the bytes per rank if it is "auto"."""
+    """The algorithm that an operation of this module follows: as asked, or by the bytes per rank if that is "auto".
+
+    Raises
+    ------
+    ValueError
+        The operation has no such algorithm.
+    """
+    known, small = {
+        "all_reduce": (ALL_REDUCE, "tree"),
+        "all_gather": (ALL_GATHER, "doubling"),
+        "reduce_scatter": (REDUCE_SCATTER, "halving"),
+        "broadcast": (BROADCAST, "tree"),
+        "reduce": (REDUCE, "tree"),
+    }[operation]
     if algorithm == "auto":
         if size_bytes < SMALL_BYTES_PER_RANK * rank_count:
             return small

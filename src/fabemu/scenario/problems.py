@@ -24,7 +24,7 @@ from fabemu.scenario.model import (
 from fabemu.scenario.positions import Path
 from fabemu.scenario.quantity import named, shown
 from fabemu.scenario.shape import inner_tables, is_mapping, key_tables, select_table, table_keys, table_kind
-from fabemu.scenario.unsupported import fault_of_key, unsupported_key, unsupported_value
+from fabemu.scenario.unsupported import collective_of_kind, fault_of_key, unsupported_key, unsupported_value
 
 
 class Place(NamedTuple):
@@ -323,6 +323,9 @@ def _wrong_word(path: Path, value: Any, allowed: list[str]) -> str:
     refused = unsupported_value(keys[-2] if len(keys) > 1 else "", keys[-1] if keys else "", value)
     if refused is not None:
         return f"not supported yet: {refused} (allowed: {named(allowed)})"
+    collective = collective_of_kind(value) if keys[-2:] == ["workload", "kind"] else None
+    if collective is not None:
+        return f'is a collective: write kind = "collective" and operation = "{collective}"'
     close = difflib.get_close_matches(value.lower(), allowed, 1, 0.5) if isinstance(value, str) else []
     hint = f'; did you mean "{close[0]}"?' if close else ""
     return f"must be {named(allowed)}{hint}"

@@ -21,9 +21,6 @@ UNSUPPORTED_KEYS: dict[str, str] = {
     "op": "operations in a scenario (messages have a verb)",
     "immediate": "WRITE with immediate",
     "threads": "a number of threads in the scenario",
-    "placement": "placement of jobs",
-    "job": "training jobs",
-    "collective": "collectives other than the all-to-all workload",
 }
 
 UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
@@ -45,11 +42,6 @@ UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
         "powertcp": "PowerTCP",
     },
     ("workload", "kind"): {
-        "all-reduce": "the all-reduce collective",
-        "allreduce": "the all-reduce collective",
-        "all-gather": "the all-gather collective",
-        "reduce-scatter": "the reduce-scatter collective",
-        "broadcast": "the broadcast collective",
         "training": "training steps",
         "trace": "imported traces of operations",
         "goal": "GOAL traces",
@@ -57,6 +49,26 @@ UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
     ("trace", "tables"): {"rates": "the rates table"},
 }
 """By the names of table and key: value in lower case to what it stands for."""
+
+
+_COLLECTIVES = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "alltoall": "all-to-all",
+    "moe": "moe-dispatch",
+    "moedispatch": "moe-dispatch",
+    "moecombine": "moe-combine",
+}
+
+
+def collective_of_kind(value: object) -> str | None:
+    """Give the operation of a collective that was written as the kind of a workload; None if it is none."""
+    return _COLLECTIVES.get(value.lower().replace("-", "").replace("_", "")) if isinstance(value, str) else None
 
 
 FAULT_KEYS: dict[str, str] = {

@@ -27,7 +27,8 @@ ROUTE_NONE, ROUTE_LOCAL, ROUTE_SET_BASE = -1, -2, -16
 """Route entries: >= 0 a port id; ROUTE_SET_BASE - s is ECMP set s."""
 
 
-BALANCE_ECMP, BALANCE_SPRAY, BALANCE_WEIGHTED = range(3)
+BALANCE_ECMP, BALANCE_SPRAY, BALANCE_WEIGHTED, BALANCE_FLOWLET = range(4)
+BALANCE_LEAST_LOADED, BALANCE_LEAST_LOADED_FLOW = range(4, 6)
 """How a switch chooses inside an equal-cost set (MODEL 8)."""
 VERB_WRITE, VERB_SEND, VERB_READ, VERB_SCALE_UP = 0, 1, 2, 3
 """Verbs of queue pairs, and in tables of messages the one of what stays inside a scale-up domain."""
@@ -180,6 +181,8 @@ class Plan:
 
     # Load balancing (MODEL 8).
     switch_balance: np.ndarray = _option("u1", "switch")  # (S,) BALANCE_*
+    switch_flowlet_gap_ps: np.ndarray = _option("i8", "switch")  # (S,) BALANCE_FLOWLET only
+    switch_flowlet_entries: np.ndarray = _option("i4", "switch")  # (S,) same
     nexthop_weight: np.ndarray = _option("u4", "nexthop", 1)  # of `nexthop_port`; those of a set add up to below 2**32
 
     # Credits.
@@ -221,6 +224,7 @@ class Plan:
     read_outstanding_max: int = 16
     nic_selective: np.ndarray = _option("u1", "nic")  # (K,) selective repeat instead of go-back-N
     nic_selective_window: np.ndarray = _option("i4", "nic", 1024)  # (K,) packets
+    nic_reorder: np.ndarray = _option("i4", "nic", 1)  # (K,) packets by which one may come late before it is lost
     psn_start: int = 0  # packet number 0 is this on the wire
 
     # Scale-up domains: hosts that also reach each other without the fabric, by operations of kind OP_SCALE_UP.

@@ -93,6 +93,8 @@ class SwitchSpec:
     cell_bytes: int = 1
     class_map: Sequence[int] = ()  # by class; () for none
     balance: int = BALANCE_ECMP
+    flowlet_gap_ps: int = US
+    flowlet_entries: int = 64
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ class NicSpec:
     clamp_target: int = 0
     selective: int = 0
     selective_window: int = 1024
+    reorder: int = 1
     response_ps: int = 0  # of the ports of its hosts
     pause_ps: int = 0  # in the PFC frames that they send
 
@@ -467,6 +470,8 @@ def build_plan(
         "switch_cell_bytes": [spec.cell_bytes for spec in specs],
         "switch_class_map": [item for spec in specs for item in (spec.class_map or range(count))],
         "switch_balance": [spec.balance for spec in specs],
+        "switch_flowlet_gap_ps": [spec.flowlet_gap_ps for spec in specs],
+        "switch_flowlet_entries": [spec.flowlet_entries for spec in specs],
         "port_credit": credit,
         "pq_credit_bytes": lanes,
         "port_credit_refresh_ps": [cable.credit_refresh_ps for cable in wiring.port_cable],

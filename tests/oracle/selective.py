@@ -18,7 +18,9 @@ class SelectiveSender(Sender):
         super().__init__(nic, qp)
         self.limit = min(self.limit, nic.plan.nic_selective_window[self.profile])
         self.sacked: set[int] = set()
+        self.reorder = nic.plan.nic_reorder[self.profile]
         self.recovery_end: int | None = None  # in recovery until `una` is here
+        self.after_timeout = False  # the recovery
         self.repeat_from = 0
 
     def lost_number(self) -> int | None:
@@ -27,9 +29,15 @@ class SelectiveSender(Sender):
             return None
         highest = max(self.sacked, default=-1)
         for number in range(max(self.repeat_from, self.una), self.max):
-            if number not in self.sacked and (number == self.una or number < highest):
+            if number not in self.sacked and self.is_lost(number, highest):
                 return number
         return None
+
+    def is_lost(self, number: int, highest: int) -> bool:
+        """Of a packet that is not sacked, in recovery."""
+        if self.after_timeout or self.reorder == 1:
+            return number == self.una or number < highest
+        return number + self.reorder <= highest
 
     def next_number(self) -> int | None:
         if self.failed:
@@ -54,12 +62,17 @@ class SelectiveSender(Sender):
         sack = unwrap(self.nic.plan, frame.sack, self.una)
         assert self.una < sack < self.max
         self.sacked.add(sack)
-        if self.recovery_end is None:
-            self.repeat()
+        if self.recovery_end is None and self.una + self.reorder <= max(self.sacked):
+            self.recover(after_timeout=False)
+        self.nic.simulator.counts["patience"] += self.recovery_end is None
 
     def repeat(self) -> None:
+        self.recover(after_timeout=True)
+
+    def recover(self, *, after_timeout: bool) -> None:
         """Go into recovery."""
         self.nic.simulator.counts["recoveries"] += 1
+        self.after_timeout = after_timeout
         self.recovery_end = self.max
         self.repeat_from = self.una
 

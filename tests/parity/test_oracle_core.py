@@ -47,7 +47,7 @@ def test_messages_inside_domains_agree_with_the_oracle(plan: Plan) -> None:
 
 
 @example_settings(0.5)
-@given(plans(always=frozenset({"balance"})))
+@given(plans(always=frozenset({"balance", "selective"})))
 def test_load_balancing_agrees_with_the_oracle(plan: Plan) -> None:
     plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 2)
     tag(oracle)

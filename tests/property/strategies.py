@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 
 from fabemu.plan import (
-    BALANCE_WEIGHTED,
+    BALANCE_LEAST_LOADED_FLOW,
     CC_DCQCN_ADAPTER,
     CC_DCQCN_PAPER,
     CC_FIXED,
@@ -286,13 +286,19 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset
     for index, spec in enumerate(specs if features & incidents.OPTIONS else ()):
         specs[index] = draw(incidents.switch_options(spec, features, scale))
     if "balance" in features:
-        policies = st.sampled_from([*range(BALANCE_WEIGHTED + 1)])
-        specs = [replace(spec, balance=draw(policies)) for spec in specs]
+        policies = st.sampled_from([*range(BALANCE_LEAST_LOADED_FLOW + 1)])
+        gaps = st.sampled_from([0, 1, unit, 3 * unit, 10 * unit, 100 * unit])
+        entries = st.sampled_from([1, 2, 3, 64, 4096])
+        specs = [
+            replace(spec, balance=draw(policies), flowlet_gap_ps=draw(gaps), flowlet_entries=draw(entries))
+            for spec in specs
+        ]
         wires = [replace(wire, weight=draw(st.sampled_from([1, 1, 2, 5, 1000]))) for wire in wires]
     profiles = [draw(nics(unit, rate, frame_max)) for _ in range(draw(st.integers(1, 2)))]
     if "selective" in features and draw(st.booleans()):
         window = draw(st.sampled_from([1, 2, 7, 64, 1024]))
-        profiles = [replace(profile, selective=1, selective_window=window) for profile in profiles]
+        reorder = draw(st.sampled_from([1, 1, 2, 5, 64, 4096]))
+        profiles = [replace(profile, selective=1, selective_window=window, reorder=reorder) for profile in profiles]
     switch_ports = [port for port, node in enumerate(wiring.port_node) if node >= hosts]
     overrides = {}
     extra: dict[str, Any] = {}
@@ -416,6 +422,8 @@ def tag(result: OracleResult) -> None:
         "QP failure": counts["failed_qps"] > 0,
         "tied arrivals": counts["tied_arrivals"] > 0,
         "merged answers": counts["merged_answers"] > 0,
+        "gap that may be no loss": counts["patience"] > 0,
+        "choice by load": counts["choices_by_load"] > 0,
         "message inside a domain": counts["scale_up_messages"] > 0,
         "run cut before drained": not result.drained,
         "all done": all(status == 2 for status in result.ops["status"]),

@@ -13,6 +13,8 @@ from fabemu.compile.balance import rate_weights
 from fabemu.errors import ScenarioError
 from fabemu.hashing import hash64, mix32
 from fabemu.plan import (
+    BALANCE_FLOWLET,
+    BALANCE_LEAST_LOADED,
     CC_DCQCN_ADAPTER,
     CC_DCQCN_PAPER,
     CC_FIXED,
@@ -520,3 +522,15 @@ def test_weights_are_exact_or_rounded() -> None:
 def test_load_balancing_is_refused_with_the_compatibility_rules() -> None:
     with pytest.raises(ScenarioError, match=r'switch\.load_balancing.*compat = "ns3" knows ecmp only'):
         scenario(compat="ns3", switch={"load_balancing": "spray"})
+
+
+def test_parameters_of_flowlets_are_there_for_flowlets_only() -> None:
+    fabric = {"kind": "leaf-spine", "spines": 2, "leaves": 2, "hosts_per_leaf": 1}
+    tiers = {"leaf": {"load_balancing": "flowlet", "flowlet_gap": "3us"}, "spine": {"load_balancing": "least-loaded"}}
+    plan = compiled(fabric, switch={"flowlet_entries": 7, "tier": tiers}).plan
+    rows = zip(plan.switch_balance, plan.switch_flowlet_gap_ps, plan.switch_flowlet_entries, strict=True)
+    assert {tuple(int(value) for value in row) for row in rows} == {
+        (BALANCE_FLOWLET, 3_000_000, 7),
+        (BALANCE_LEAST_LOADED, 0, 0),
+    }
+    assert compiled(nic={"reorder_window": 64, "retransmission": "selective"}).plan.nic_reorder.tolist() == [64]

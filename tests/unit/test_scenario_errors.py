@@ -159,8 +159,8 @@ def extra(text: str) -> str:
         ),
         (
             '[switch]\nload_balancing = "wheighted"',
-            's.toml:11: switch.load_balancing = "wheighted": must be "ecmp", "weighted" or "spray"; did you mean'
-            ' "weighted"?',
+            's.toml:11: switch.load_balancing = "wheighted": must be "ecmp", "weighted", "spray", "flowlet",'
+            ' "least-loaded" or "least-loaded-flow"; did you mean "weighted"?',
         ),
         (
             '[[workload]]\nkind = "flows"\nverb = "READ"\nflow = [{ src = "h0", dst = "h1", size = "1B" }]',

@@ -26,8 +26,8 @@ from .pfc cimport pause_of, pause_row
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_read, plan_t
 from .rng cimport fold64
-from .state cimport (control_t, engine_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t, ready_t,
-                     record_buffer_t, rx_t, switch_t, timed_t, worker_t)
+from .state cimport (control_t, engine_t, flowlet_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
+                     ready_t, record_buffer_t, rx_t, switch_t, timed_t, worker_t)
 from .scale_up cimport domains_are_whole, scale_ups_make
 from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
@@ -758,7 +758,7 @@ cdef class Engine:
         """Bytes the engine holds now, by kind."""
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
-        cdef int64_t index, rings = 0, queues = 0, pools = 0
+        cdef int64_t index, rings = 0, queues = 0, pools = 0, remembered = 0
         cdef shape_t shape
         memset(&shape, 0, sizeof(shape_t))
         shape.qp_count = p.qp_count
@@ -768,6 +768,8 @@ cdef class Engine:
         shape.lossless_count = e.lossless_count
         for index in range(p.node_count - p.host_count):
             shape.port_pairs += <int64_t>e.switches[index].port_count * e.switches[index].port_count
+            if e.switches[index].flowlets != NULL:
+                remembered += e.switches[index].flowlet_count * sizeof(flowlet_t)
         for index in range(p.port_count + e.mailbox_count):
             rings += (<int64_t><uint32_t>(e.ports[index].mask + 1)) * sizeof(packet_t)
         for index in range(e.worker_count):
@@ -780,7 +782,7 @@ cdef class Engine:
             pools += (<int64_t><uint32_t>(e.outboxes[index].control.mask + 1)) * sizeof(control_t)
             pools += e.outboxes[index].ready.capacity * sizeof(ready_t)
         return {"links": rings, "queues": queues, "qps": pools,
-                "fabric": self.fixed_bytes - footprint_operations(&shape) + footprint_accounts(&shape),
+                "fabric": self.fixed_bytes - footprint_operations(&shape) + footprint_accounts(&shape) + remembered,
                 "operations": footprint_operations(&shape)}
 
 

@@ -17,7 +17,8 @@ from .heaps cimport ready_push, ready_remove, timed_push
 from .dcqcn cimport cc_init, cc_on_cnp, cc_on_sent, cc_step
 from .ecmp cimport ecmp_port
 from .link cimport link_begin, link_commit, link_wire_ps, time_of_bytes
-from .selective cimport sacked_advance, sacked_begin, sacked_grow, sacked_mark, sacked_recover, sacked_seek
+from .selective cimport (sacked_advance, sacked_begin, sacked_grow, sacked_mark, sacked_recover, sacked_seek,
+                         sacked_tells_loss)
 from .wake cimport events_count, port_kick
 from .operation cimport (SLOT_DONE, SLOT_FAILED, SLOT_NEW, host_set_timer_key, operation_done, operations_fail)
 from .control cimport host_count, psn_ahead, psn_wire
@@ -162,7 +163,7 @@ cdef inline int32_t qp_begin(engine_t* e, worker_t* w, host_t* host, int32_t nod
     if mode == MODE_SELECTIVE:
         if q.window_packets == 0 or nic.selective_window < q.window_packets:
             q.window_packets = nic.selective_window
-        sacked_begin(e, w, &host.sacked[slot], nic.selective_window)
+        sacked_begin(e, w, &host.sacked[slot], nic.selective_window, nic.reorder)
     q.port = ecmp_port(&e.plan, node, q.group, q.dst, q.hash)
     if unlikely(q.port < 0):
         e.fault.code = FAULT_ROUTE
@@ -327,8 +328,8 @@ cdef inline void nic_on_sack(engine_t* e, worker_t* w, int32_t node, host_t* hos
     if sack >= q.snd_max:
         return
     sacked_mark(&host.sacked[slot], sack)
-    if host.sacked[slot].recovery_end == 0:
-        sacked_recover(&host.sacked[slot], q.snd_una, q.snd_max)
+    if host.sacked[slot].recovery_end == 0 and sacked_tells_loss(&host.sacked[slot], q.snd_una):
+        sacked_recover(&host.sacked[slot], q.snd_una, q.snd_max, False)
     qp_seek(e, host, slot)
     qp_offer(e, w, host, q, slot, now)
 
@@ -360,7 +361,7 @@ cdef inline void qp_on_timer(engine_t* e, worker_t* w, int32_t node, host_t* hos
         qp_fail(e, w, node, host, slot, now)
         return
     if unlikely(q.mode == MODE_SELECTIVE):
-        sacked_recover(&host.sacked[slot], q.snd_una, q.snd_max)
+        sacked_recover(&host.sacked[slot], q.snd_una, q.snd_max, True)
         qp_seek(e, host, slot)
     else:
         qp_rewind(e, q)

@@ -3,8 +3,9 @@
 Owns      the switches' `unusual` bits as the plan sets them; masks of PFC; class maps; weights; credits' arrays.
 Invariant a switch without any option has no bit set, and its packets pay nothing for those that others have.
 """
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, BALANCE_WEIGHTED, UNUSUAL_BY_THE_BOOK, UNUSUAL_CELLS,
-                     UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_STATIC, UNUSUAL_WEIGHTS)
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, BALANCE_FLOWLET, BALANCE_LEAST_LOADED_FLOW,
+                     UNUSUAL_BALANCE, UNUSUAL_BY_THE_BOOK, UNUSUAL_CELLS, UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT,
+                     UNUSUAL_STATIC, UNUSUAL_WEIGHTS)
 from .memory cimport zeroed
 from .state cimport credit_port_t, engine_t, lane_t, schedule_t, switch_t
 
@@ -43,7 +44,14 @@ cdef inline int options_init(engine_t* e, plan) except -1:
         if not e.shortcuts or e.plan.ns3_buffer:
             mmu.unusual |= UNUSUAL_BY_THE_BOOK
         mmu.balance = balance[node - e.plan.host_count]
-        if mmu.balance > BALANCE_WEIGHTED:
+        if mmu.balance >= BALANCE_FLOWLET:
+            mmu.unusual |= UNUSUAL_BALANCE
+        if mmu.balance == BALANCE_FLOWLET:
+            mmu.flowlet_count = plan.switch_flowlet_entries[node - e.plan.host_count]
+            mmu.flowlet_gap_ps = plan.switch_flowlet_gap_ps[node - e.plan.host_count]
+            if mmu.flowlet_count < 1:
+                raise ValueError(f"switch {node - e.plan.host_count}: no room for flowlets")
+        if mmu.balance > BALANCE_LEAST_LOADED_FLOW:
             raise ValueError(f"switch {node - e.plan.host_count}: there is no load balancing {mmu.balance}")
         if mmu.cell_bytes > 1:
             mmu.unusual |= UNUSUAL_CELLS

@@ -17,6 +17,7 @@ cdef struct nic_profile_t:
     int64_t window_packets          # 0 = none
     uint8_t selective               # retransmission: selective repeat
     int64_t selective_window        # packets
+    int64_t reorder                 # packets by which one may come late before it counts as lost
     ps_t rto_ps
     ps_t cnp_interval_ps
     double g                        # weight of the new value

@@ -60,8 +60,11 @@ cdef inline bint kept_grow(engine_t* e, worker_t* w, host_t* host, int32_t capac
     return True
 
 
-cdef inline void sacked_begin(engine_t* e, worker_t* w, sacked_t* sacked, int64_t window) noexcept nogil:
+cdef inline void sacked_begin(engine_t* e, worker_t* w, sacked_t* sacked, int64_t window,
+                              int64_t reorder) noexcept nogil:
     """A QP takes the slot: an empty ring."""
+    sacked.reorder = <uint64_t>reorder
+    sacked.all_lost = False
     sacked.rtx = 0
     sacked.top = 0
     sacked.recovery_end = 0
@@ -91,16 +94,22 @@ cdef inline void sacked_advance(sacked_t* sacked, uint64_t before, uint64_t una)
         sacked.recovery_end = 0
 
 
-cdef inline void sacked_recover(sacked_t* sacked, uint64_t una, uint64_t end) noexcept nogil:
-    """Go into recovery: what is missing is sent again from snd_una on."""
+cdef inline void sacked_recover(sacked_t* sacked, uint64_t una, uint64_t end, bint timed_out) noexcept nogil:
+    """Go into recovery: what is lost is sent again from snd_una on."""
     sacked.recovery_end = end
     sacked.rtx = una
+    sacked.all_lost = timed_out or sacked.reorder == 1
+
+
+cdef inline bint sacked_tells_loss(const sacked_t* sacked, uint64_t una) noexcept nogil:
+    """Whether a packet has come so far beyond snd_una that snd_una must be lost."""
+    return una + sacked.reorder < sacked.top
 
 
 cdef inline bint sacked_seek(sacked_t* sacked, uint64_t una, uint64_t end) noexcept nogil:
     """Move rtx to the next packet that is to be sent again; False if there is none.
 
-    That is the lowest one the receiver has not named which is snd_una or lies below one that it has named.
+    That is the lowest one the receiver has not named, if it is lost.
     """
     cdef uint64_t number = sacked.rtx if sacked.rtx > una else una
     if sacked.recovery_end == 0:
@@ -108,7 +117,9 @@ cdef inline bint sacked_seek(sacked_t* sacked, uint64_t una, uint64_t end) noexc
     while number < end and bit_test(sacked.bits, sacked.mask, number):
         number += 1
     sacked.rtx = number
-    return number < end and (number == una or number + 1 < sacked.top)
+    if sacked.all_lost:
+        return number < end and (number == una or number + 1 < sacked.top)
+    return number + sacked.reorder < sacked.top
 
 
 cdef inline int64_t companions_bytes(const host_t* host) noexcept:

@@ -192,6 +192,8 @@ cdef struct sacked_t:
     uint64_t rtx                  # nothing below waits to be sent again
     uint64_t top                  # the highest packet sacked, + 1
     uint64_t recovery_end         # in recovery until snd_una is here; 0 = not in recovery
+    uint64_t reorder              # a packet is lost when one this far beyond it has come
+    bint all_lost                 # the recovery follows a timeout: snd_una and every gap are lost
 
 # Companion of rx_t under selective repeat.
 cdef struct kept_t:
@@ -269,6 +271,12 @@ cdef struct scale_up_t:
     ps_t out_free_ps
     ps_t in_free_ps
 
+# What a switch remembers of a flow, or of those that share a place among its flowlets.
+cdef struct flowlet_t:
+    ps_t last_ps                  # its last packet came
+    int32_t port                  # by which that left; NONE = no packet yet
+    uint32_t qp                   # least-loaded-flow
+
 cdef struct switch_t:
     int64_t pool_bytes
     int64_t shared_used_bytes
@@ -283,6 +291,10 @@ cdef struct switch_t:
     int32_t xoff_count            # PGs for which XOFF stands, and queues in storm: above 0, nothing takes a shortcut
     int32_t storm_count           # egress queues that the watchdog has found in storm
     int32_t balance               # BALANCE_*
+    int32_t flowlet_count         # places of `flowlets`; least-loaded-flow: a power of two, or 0
+    int32_t flow_count            # least-loaded-flow: of them in use
+    flowlet_t* flowlets           # NULL until the first packet that needs it
+    ps_t flowlet_gap_ps
 
 # Watchdog of one switch.
 cdef struct watchdog_t:

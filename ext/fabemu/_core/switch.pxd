@@ -7,10 +7,10 @@ Order     docs/MODEL.md 6: route, admit, XOFF, enqueue; at departure release, XO
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, ps_t, ctz, unlikely, DROP_LINK_DOWN,
                      DROP_NO_ROUTE, DROP_WATCHDOG, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, NONE,
-                     UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
+                     UNUSUAL_BALANCE, UNUSUAL_CLASS_MAP, UNUSUAL_CREDIT, UNUSUAL_WEIGHTS)
 from .packet cimport packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
-from .balance cimport balance_route
+from .balance cimport balance_by_state, balance_route
 from .ecn cimport ecn_marks
 from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_admit, mmu_charge, mmu_release, mmu_wants_xoff, mmu_wants_xon
@@ -251,6 +251,10 @@ cdef inline bint switch_is_calm(engine_t* e, worker_t* w, const switch_t* mmu, i
         ingress_id = first_port + w.arrivals[index]
         port = &e.ports[ingress_id]
         packet = &port.ring[(port.head - 1) & port.mask]
+        if unlikely(mmu.unusual & UNUSUAL_BALANCE):
+            # One after the other, in their order: each changes what the next one finds.
+            w.egress[index] = NONE
+            continue
         egress_id = balance_route(e, node, packet)
         w.egress[index] = egress_id
         if not calm:
@@ -313,6 +317,14 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
         port_kick(e, w, egress, egress_id, when_ps)
 
 
+cdef inline int32_t switch_egress(engine_t* e, worker_t* w, int32_t node, switch_t* mmu, const packet_t* packet,
+                                  ps_t now) noexcept nogil:
+    """Port id by which a packet that arrives now leaves, or NONE where there is no route."""
+    if unlikely(mmu.unusual & UNUSUAL_BALANCE):
+        return balance_by_state(e, w, node, mmu, packet, now)
+    return balance_route(e, node, packet)
+
+
 cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int32_t ingress_id,
                                      ps_t now) noexcept nogil:
     """The one arrival of an instant at which nothing else happens: switch_arrivals for the usual case, in one piece."""
@@ -320,7 +332,7 @@ cdef inline void switch_lone_arrival(engine_t* e, worker_t* w, int32_t node, int
     cdef const packet_t* packet = &ingress.ring[(ingress.head - 1) & ingress.mask]
     cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
     cdef int32_t klass = <int32_t>packet_class(packet)
-    cdef int32_t egress_id = balance_route(e, node, packet)
+    cdef int32_t egress_id = switch_egress(e, w, node, mmu, packet, now)
     cdef int64_t free_bytes = mmu.pool_bytes - mmu.shared_used_bytes - packet.size
     cdef queue_t* pg = &e.queues[<int64_t>ingress_id * e.plan.class_count + klass]
     if unlikely(egress_id < 0 or not (e.plan.lossless_mask >> klass) & 1 or mmu.unusual != 0
@@ -352,4 +364,6 @@ cdef inline void switch_arrivals(engine_t* e, worker_t* w, int32_t node, int32_t
                         &e.queues[<int64_t>(first_port + w.arrivals[index]) * e.plan.class_count + klass],
                         w.egress[index], klass, packet, not ordered, now)
         else:
+            if unlikely(mmu.unusual & UNUSUAL_BALANCE):
+                w.egress[index] = balance_by_state(e, w, node, mmu, packet, now)
             switch_arrival(e, w, node, mmu, first_port + w.arrivals[index], w.egress[index], packet, now)

@@ -29,6 +29,9 @@ cdef inline int transport_init(engine_t* e, plan) except -1:
     for index in range(len(plan.nic_cc)):
         p.nic[index].selective = plan.nic_selective[index]
         p.nic[index].selective_window = plan.nic_selective_window[index]
+        p.nic[index].reorder = plan.nic_reorder[index]
+        if p.nic[index].reorder < 1:
+            raise ValueError(f"NIC profile {index}: a packet cannot be lost before another has come beyond it")
         if p.nic[index].selective and not 1 <= p.nic[index].selective_window <= SELECTIVE_WINDOW_MAX:
             raise ValueError(f"a selective window must be 1 to {SELECTIVE_WINDOW_MAX} packets")
     if not 0 <= plan.psn_start <= PSN_MASK:

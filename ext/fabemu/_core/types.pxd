@@ -101,12 +101,16 @@ cdef enum:
     UNUSUAL_CREDIT = 32           # a port with credits
     UNUSUAL_FAULT = 64            # a port that is down
     UNUSUAL_WATCHDOG = 128
+    UNUSUAL_BALANCE = 256         # next hops are chosen by the state of the switch
 
 # How a switch chooses inside an equal-cost set.
 cdef enum:
     BALANCE_ECMP = 0
     BALANCE_SPRAY = 1
     BALANCE_WEIGHTED = 2
+    BALANCE_FLOWLET = 3           # from here on by the state of the switch
+    BALANCE_LEAST_LOADED = 4
+    BALANCE_LEAST_LOADED_FLOW = 5
 
 cdef enum:
     STATUS_NOT_RUN = 0

@@ -78,6 +78,7 @@ def _profile(nic: Nic, mtu_bytes: int, *, notified: bool) -> dict[str, Any]:
         "nic_retry_count": nic.retry_count,
         "nic_selective": int(nic.retransmission == "selective"),
         "nic_selective_window": nic.selective_window,
+        "nic_reorder": nic.reorder_window,
         "nic_cnp_interval_ps": cc.cnp_interval,
         "nic_g": cc.g,
         "nic_alpha_init": cc.alpha_init,

@@ -9,10 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile.routes import Tables
-from fabemu.plan import BALANCE_ECMP, BALANCE_SPRAY, BALANCE_WEIGHTED
+from fabemu.plan import (
+    BALANCE_ECMP,
+    BALANCE_FLOWLET,
+    BALANCE_LEAST_LOADED,
+    BALANCE_LEAST_LOADED_FLOW,
+    BALANCE_SPRAY,
+    BALANCE_WEIGHTED,
+)
 from fabemu.scenario.device import Switch
 
-POLICIES = {"ecmp": BALANCE_ECMP, "spray": BALANCE_SPRAY, "weighted": BALANCE_WEIGHTED}
+POLICIES = {
+    "ecmp": BALANCE_ECMP,
+    "weighted": BALANCE_WEIGHTED,
+    "spray": BALANCE_SPRAY,
+    "flowlet": BALANCE_FLOWLET,
+    "least-loaded": BALANCE_LEAST_LOADED,
+    "least-loaded-flow": BALANCE_LEAST_LOADED_FLOW,
+}
 """Values of `switch.load_balancing`."""
 
 WEIGHT_MAX = 65_535
@@ -40,6 +54,10 @@ def compile_balance(switches: Sequence[Switch], tables: Tables, rate_bps: NDArra
     fields: dict[str, NDArray[Any]] = {}
     if (policies != BALANCE_ECMP).any():
         fields["switch_balance"] = policies
+    flowlets = policies == BALANCE_FLOWLET
+    if flowlets.any():
+        fields["switch_flowlet_gap_ps"] = np.where(flowlets, [switch.flowlet_gap for switch in switches], 0)
+        fields["switch_flowlet_entries"] = np.where(flowlets, [switch.flowlet_entries for switch in switches], 0)
     if (policies == BALANCE_WEIGHTED).any():
         fields["nexthop_weight"] = rate_weights(tables.nexthop_start, rate_bps[tables.nexthop_port])
     return fields

@@ -358,10 +358,18 @@ class Switch(Table):
     ecmp_seed: HashSeed = optional(
         "per-switch", description="seed of the ECMP hash: its own for every switch, or one number for all"
     )
-    load_balancing: Literal["ecmp", "weighted", "spray"] = optional(
+    load_balancing: Literal["ecmp", "weighted", "spray", "flowlet", "least-loaded", "least-loaded-flow"] = optional(
         "ecmp",
         description="choice among equal-cost ports. ecmp: by flow hash; weighted: by flow hash, in proportion to the"
-        " rates of the ports; spray: every data packet anew",
+        " rates of the ports; spray: every data packet anew, at random; least-loaded: every data packet the port that"
+        " would be free first; least-loaded-flow: the same for the first packet of a queue pair, the others follow it;"
+        " flowlet: the same after every pause of flowlet_gap",
+    )
+    flowlet_gap: Duration = optional(
+        "50us", description="load_balancing = flowlet: after a pause longer than this a flow may change its path"
+    )
+    flowlet_entries: Annotated[int, Strict(), Field(ge=1, le=1_048_576)] = optional(
+        4096, description="load_balancing = flowlet: places of the table; flows whose hashes meet in one share a path"
     )
     cell: CellSize = optional("1B", description="the buffer counts whole cells of this size; 1B: it counts bytes")
     weights: dict[str, Weight] = optional(
@@ -486,6 +494,12 @@ class Nic(Table):
     )
     selective_window: Annotated[int, Strict(), Field(ge=1, le=4096)] = Field(
         1024, description="packets that retransmission = selective may have outstanding, and a receiver can keep"
+    )
+    reorder_window: Annotated[int, Strict(), Field(ge=1, le=4096)] = Field(
+        1,
+        description="retransmission = selective: a packet counts as lost when one so many numbers beyond it has come:"
+        " 1 where each QP keeps to one path, more for load_balancing by packets or flowlets; more than selective_window"
+        " leaves it to the timeout",
     )
     first_psn: Annotated[int, Strict(), Field(ge=0, le=2**24 - 1)] = Field(
         0, description="number on the wire of every QP's first packet; numbers wrap at 2^24"

@@ -223,6 +223,8 @@ def _ns3_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
             yield ("nic", "first_psn"), 'packet numbers of compat = "ns3" begin with 0'
         tables = [(("nic",), nic), *((("nic", "override", index), over) for index, over in enumerate(nic.override))]
         for at, item in tables:
+            if (item.reorder_window or 1) > 1:
+                yield (*at, "reorder_window"), 'compat = "ns3" knows go-back-n only: it needs none'
             if item.retransmission == "selective":
                 yield (*at, "retransmission"), 'compat = "ns3" knows go-back-n only'
             for key in Receiver.model_fields:

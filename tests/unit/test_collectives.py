@@ -335,6 +335,16 @@ def test_orders_that_are_given():
         check(given, contents.all_gather_promise(4, 403))
 
 
+def test_orders_of_channels_are_taken_as_they_are():
+    orders = [[3, 1, 0, 2], [0, 1, 2, 3]]
+    for node in (1, 2, 4):
+        schedule = all_reduce(4, 400, algorithm="tree", ring_order=orders, channels=2, ranks_per_node=node)
+        check(schedule, contents.all_reduce_promise(4, 400))
+        for channel, order in enumerate(orders):
+            up = schedule.reduce & (schedule.channel == channel) & (schedule.src_offset == 200 * channel)
+            assert set(range(4)) - set(schedule.src[up].tolist()) == {order[0]}, "the root of the first tree"
+
+
 def test_auto_goes_by_the_bytes_per_rank():
     small, large = 8 * 65536 - 1, 8 * 65536
 
@@ -349,6 +359,9 @@ def test_auto_goes_by_the_bytes_per_rank():
     assert same(all_reduce(8, large, ranks_per_node=8), all_reduce(8, large, algorithm="ring", ranks_per_node=8))
     assert same(all_gather(8, small), all_gather(8, small, algorithm="doubling"))
     assert same(reduce_scatter(8, small), reduce_scatter(8, small, algorithm="halving"))
+    order = np.roll(np.arange(8), 3)
+    assert same(all_gather(8, 800, ring_order=order), all_gather(8, 800, algorithm="ring", ring_order=order))
+    assert same(reduce_scatter(8, 800, ring_order=order), reduce_scatter(8, 800, algorithm="ring", ring_order=order))
     assert same(broadcast(8, large), broadcast(8, large, algorithm="ring"))
 
 
@@ -649,6 +662,7 @@ def test_malformed_schedules_are_refused(change, message):
         (lambda: all_to_all(4, 9, algorithm="hierarchical", ranks_per_node=2, window=1), "leave window out"),
         (lambda: send_recv(2, [0], [2], [1]), "dst names rank 2"),
         (lambda: send_recv(2, [0], [1], [-1]), "-1 bytes"),
+        (lambda: all_reduce(2, 2**40, chunk_bytes=1), "more than 2147483647 transfers; take larger"),
         (lambda: split(all_reduce(2, 9), 0), "cut into 0 pieces"),
         (lambda: drawn_experts([[0.1, 0.2, 0.3]], 2), "3 different experts of 2"),
         (lambda: drawn_experts([[1.0]], 2), "below 1"),

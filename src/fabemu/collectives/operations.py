@@ -108,9 +108,8 @@ def all_reduce(
             parents = double_tree(rank_count)
         else:
             parents = node_double_tree(rank_count // ranks_per_node, ranks_per_node)
-        if ranks_per_node is not None:
-            # Chains run the same way through every node; only the head differs between channels.
-            orders = _node_heads(rank_count, channels, ring_order, ranks_per_node)
+            if ring_order is None or np.ndim(ring_order) < 2:  # else the orders of the channels are taken as they are
+                orders = _node_heads(rank_count, channels, ring_order, ranks_per_node)
         schedule = _halves(parents, orders, offset, size, element_bytes, up=True, input_bytes=size_bytes)
     elif algorithm == "halving_doubling":
         schedule = concatenate(
@@ -150,7 +149,8 @@ def all_gather(
     ----------
     algorithm
         "ring": blocks go round a ring per channel. "doubling": recursive doubling, the number of steps logarithmic.
-        "direct": everyone sends its block to everyone at once. "auto": "doubling" below 64 KiB per rank, else "ring".
+        "direct": everyone sends its block to everyone at once. "auto": "doubling" below 64 KiB per rank, unless there
+        is a ring_order, else "ring".
     channels, chunk_bytes, element_bytes, ring_order, ranks_per_node
         As for `all_reduce`; every block is split over the channels, for "doubling" every transfer. `ranks_per_node`
         makes no difference but to rings. "doubling" sends neighbouring blocks together and takes no order.
@@ -161,6 +161,8 @@ def all_gather(
         A parameter is out of its range, or the ranks are not whole nodes.
     """
     _check(rank_count, size_bytes, channels, chunk_bytes, element_bytes)
+    if algorithm == "auto" and ring_order is not None:
+        algorithm = "ring"  # "doubling" takes no order
     algorithm = chosen_algorithm("all_gather", algorithm, rank_count, size_bytes)
     return _blocks(
         rank_count, size_bytes, algorithm, channels, chunk_bytes, element_bytes, ring_order, ranks_per_node, gather=True
@@ -186,7 +188,8 @@ def reduce_scatter(
     ----------
     algorithm
         "ring": partial sums go round a ring per channel. "halving": recursive halving. "direct": everyone sends each
-        block to whom it belongs, at once. "auto": "halving" below 64 KiB per rank, else "ring".
+        block to whom it belongs, at once. "auto": "halving" below 64 KiB per rank, unless there
+        is a ring_order, else "ring".
     channels, chunk_bytes, element_bytes, ring_order, ranks_per_node
         As for `all_gather`.
 
@@ -196,6 +199,8 @@ def reduce_scatter(
         A parameter is out of its range, or the ranks are not whole nodes.
     """
     _check(rank_count, size_bytes, channels, chunk_bytes, element_bytes)
+    if algorithm == "auto" and ring_order is not None:
+        algorithm = "ring"  # "halving" takes no order
     algorithm = chosen_algorithm("reduce_scatter", algorithm, rank_count, size_bytes)
     return _blocks(
         rank_count,

@@ -17,6 +17,9 @@ INPUT, OUTPUT, STAGING = 0, 1, 2
 
 BUFFERS = 3
 
+MOST_TRANSFERS = 2**31 - 1
+"""Transfers are numbered in 32 bits."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Schedule:
@@ -336,6 +339,11 @@ def chunked(schedule: Schedule, chunk_bytes: int, element_bytes: int = 1) -> Sch
     """The schedule with every transfer cut into chunks, so that a chunk may go on as soon as it has come.
 
     `chunk_bytes` is rounded down to whole elements, but not below one; the last chunk of a transfer is what is left.
+
+    Raises
+    ------
+    ValueError
+        There would be more than 2^31 - 1 chunks.
     """
     chunk = max(chunk_bytes // element_bytes, 1) * element_bytes
     return _cut(schedule, np.full(schedule.transfer_count, chunk, dtype=np.int64))
@@ -351,7 +359,7 @@ def split(schedule: Schedule, pieces: int, element_bytes: int = 1) -> Schedule:
     Raises
     ------
     ValueError
-        `pieces` is below 1.
+        `pieces` is below 1, or there would be more than 2^31 - 1 parts.
     """
     if pieces < 1:
         raise ValueError(f"a transfer cannot be cut into {pieces} pieces; at least 1 is needed")
@@ -372,6 +380,8 @@ def _cut(schedule: Schedule, piece: NDArray[np.int64]) -> Schedule:
     pieces = -(-schedule.bytes // piece)
     if (pieces == 1).all():
         return schedule
+    if pieces.sum() > MOST_TRANSFERS:
+        raise ValueError(f"{pieces.sum()} pieces are more than {MOST_TRANSFERS} transfers; take larger or fewer pieces")
     owner, number = _runs(pieces)
     first = np.cumsum(pieces) - pieces
     offset = number * piece[owner]

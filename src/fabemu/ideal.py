@@ -2,8 +2,8 @@
 
 Counted from posting to the arrival of the last byte at the receiver, by the rules of MODEL: store and forward at every
 switch, pipeline latency, and the pacing of the sender. Control frames, windows and congestion control other than a
-fixed rate do not enter. The result is exact: a message that has the network for itself takes this long to the
-picosecond.
+fixed rate do not enter, nor do the frames that return credits. The result is exact: a message that has the network for
+itself takes this long to the picosecond, unless frames that return the credits of its acknowledgements come in between.
 
 **Path.** Where a device has several equal-cost next hops, the one with the highest rate is taken, then the one with the
 shortest cable, then the lowest port: a message that hashing puts on a slower path of an uneven fabric is slower than

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fabemu.compile import Compiled, compile_plan
 from fabemu.cost.footprint import counts_of
-from fabemu.cost.size import counts_of_scenario
+from fabemu.cost.size import counts_of_scenario, route_bytes
 from fabemu.errors import ScenarioError
 from fabemu.lint import lint
 from fabemu.plan import NONE, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE
@@ -119,6 +119,8 @@ def test_scale_up_needs_nodes_of_several_gpus() -> None:
     assert (table.model, table.bandwidth, table.latency) == ("analytic", 3_600 * 10**9, 500_000)
     assert "an even number of ps" in refusal(single, scale_up={"model": "packets", "latency": "3ps"})
     assert 'compat = "ns3" does not have it' in refusal(single, scale_up={}, compat="ns3")
+    by_tier = {"tier": {"scale-up": {"rate": "1Tbps"}}}
+    assert "the scale-up network has a table of its own: [scale_up]" in refusal(single, scale_up={}, link=by_tier)
 
 
 # Rails.
@@ -435,7 +437,9 @@ def test_converged_storage(table: dict[str, Any], gpu: str, expected: list[str])
 
 
 def test_converged_storage_of_a_fat_tree_is_behind_its_cores() -> None:
-    item = compiled({"kind": "fat-tree", "k": 4, "frontend": {"storage_hosts": 1, "converged": True}})
+    item = compiled(
+        {"kind": "fat-tree", "k": 4, "gpus_per_node": 4, "frontend": {"storage_hosts": 1, "converged": True}}
+    )
     found = paths(item, "h0", "s0")
     assert {path[2] for path in found} == {"core0", "core1", "core2", "core3"}
     assert {(path[0], path[3]) for path in found} == {("edge0-0", "sleaf0")}
@@ -483,18 +487,30 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "rail-only", "nodes": 4, "gpus_per_node": 4},
     {"kind": "leaf-spine", "leaves": 2, "hosts_per_leaf": 4, "spines": 2, "planes": 2, "gpus_per_node": 2},
     {"kind": "torus", "dimensions": [4, 2, 3], "gpus_per_node": 2},
-    {"kind": "dragonfly", "groups": 5, "routers_per_group": 2, "hosts_per_router": 2, "global_links": 2},
-    {"kind": "fat-tree", "k": 4, "frontend": {"storage_hosts": 4, "converged": True}},
+    {
+        "kind": "dragonfly",
+        "groups": 5,
+        "routers_per_group": 2,
+        "hosts_per_router": 2,
+        "global_links": 2,
+        "gpus_per_node": 2,
+    },
+    {"kind": "fat-tree", "k": 4, "gpus_per_node": 4, "frontend": {"storage_hosts": 4, "converged": True}},
     {"kind": "rail", "nodes": 4, "gpus_per_node": 2, "spines": 2, "frontend": {"storage_hosts": 4}},
 ]
 
 
+@pytest.mark.parametrize("scale_up", [None, {"model": "packets"}], ids=["", "scale-up"])
 @pytest.mark.parametrize("table", KINDS, ids=lambda table: table["kind"])
-def test_sizes_are_known_before_anything_is_built(table: dict[str, Any]) -> None:
+def test_sizes_are_known_before_anything_is_built(table: dict[str, Any], scale_up: dict[str, Any] | None) -> None:
     hosts = ["n*g0"] if table["kind"] in ("rail", "rail-only") else "all"
-    item = scenario(table, workload=[{**ALL_TO_ALL, "hosts": hosts}])
-    before, after = counts_of_scenario(item), counts_of(compile_plan(item).plan)
+    item = scenario(table, workload=[{**ALL_TO_ALL, "hosts": hosts}], **({"scale_up": scale_up} if scale_up else {}))
+    plan = compile_plan(item).plan
+    before, after = counts_of_scenario(item), counts_of(plan)
     assert before.hosts == after.hosts
+    assert before.credits == after.credits
+    if route_bytes(item):
+        assert 0.5 * plan.route.nbytes <= route_bytes(item) <= plan.route.nbytes
     assert before.host_ports == after.host_ports
     for name in ("nodes", "ports", "widest_ports", "port_pairs"):
         least, real = getattr(before, name), getattr(after, name)

@@ -43,7 +43,8 @@ def counts_of_scenario(scenario: Scenario, base_dir: Path = Path()) -> Counts:
     planes = getattr(scenario.fabric, "planes", 1)
     host_ports = host_count * planes if cable_count else 0
     nodes = host_count // scenario.fabric.gpus_of_node
-    if scenario.scale_up is not None and scenario.scale_up.model == "packets":
+    packets = scenario.scale_up is not None and scenario.scale_up.model == "packets"
+    if packets:
         degrees = [*degrees, (nodes, scenario.fabric.gpus_of_node)]
         cable_count, host_ports = cable_count + host_count, host_ports + host_count
     frontend: Frontend | None = getattr(scenario.fabric, "frontend", None)
@@ -72,13 +73,26 @@ def counts_of_scenario(scenario: Scenario, base_dir: Path = Path()) -> Counts:
         qps=pairs,
         ops=messages,
         messages=messages,
+        credits=packets,
     )
 
 
-def sure_bytes(counts: Counts) -> int:
-    """Memory that a run of these counts takes before its first event: the libraries, the plan, the engine's state."""
+def sure_bytes(counts: Counts, routes: int = 0) -> int:
+    """Memory that a run of these counts takes before its first event: the libraries, the plan, the engine's state.
+
+    `routes` are the bytes of the plan's routes, as far as they are known.
+    """
     fixed = footprint(counts)
-    return LIBRARIES_BYTES + plan_bytes(counts) + fixed.fabric + fixed.operations
+    return LIBRARIES_BYTES + plan_bytes(counts) + routes + fixed.fabric + fixed.operations
+
+
+def route_bytes(scenario: Scenario) -> int:
+    """Bytes of the routing table where every host has several ports: a row and a column for each of them, at least."""
+    packets = scenario.scale_up is not None and scenario.scale_up.model == "packets"
+    if not packets and getattr(scenario.fabric, "planes", 1) == 1:
+        return 0
+    kinds, hosts, _ = _fabric(scenario.fabric)
+    return hosts * (hosts + sum(count for count, _ in kinds)) * np.dtype(np.int32).itemsize
 
 
 def plan_bytes(counts: Counts) -> int:

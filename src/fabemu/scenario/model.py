@@ -251,7 +251,9 @@ def _tier_rules(parts: Mapping[str, Any]) -> Iterator[Broken]:
         if table is None or tiers is None:
             continue
         for tier in table.tier:
-            if tier not in tiers:
+            if tier == SCALE_UP_TIER:
+                yield (key, "tier", tier), "the scale-up network has a table of its own: [scale_up]"
+            elif tier not in tiers:
                 hint = close_to(tier, tiers) or f" (tiers: {named(tiers)})"
                 yield (key, "tier", tier), f'a {fabric.kind} fabric has no {key} tier "{tier}"{hint}'
 

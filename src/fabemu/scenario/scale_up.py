@@ -22,7 +22,8 @@ CREDIT_FRAME_BYTES = 64
 class ScaleUp(Table):
     """The scale-up network of every node (NVLink, NVSwitch and the like): GPUs of a node reach each other by it alone.
 
-    It needs a fabric whose nodes have at least two GPUs: `gpus_per_node` in [fabric].
+    It needs a fabric whose nodes have at least two GPUs: `gpus_per_node` in [fabric]. The default bandwidth is that of
+    18 links of 200 Gb/s, as GPUs with the fourth NVLink generation have them.
     """
 
     model: Literal["analytic", "packets"] = optional(

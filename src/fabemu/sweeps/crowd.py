@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fabemu.cost.admission import WARN_SHARE
 from fabemu.cost.machine import room, size_text
-from fabemu.cost.size import counts_of_scenario, sure_bytes
+from fabemu.cost.size import counts_of_scenario, route_bytes, sure_bytes
 from fabemu.errors import FabemuError
 from fabemu.sweeps.points import SweepPlan
 
@@ -20,7 +20,7 @@ def run_bytes(plan: SweepPlan) -> int:
     largest, sure = None, 0
     for point in plan.points:
         if point.scenario is not None:
-            needed = sure_bytes(counts_of_scenario(point.scenario, plan.base_dir))
+            needed = sure_bytes(counts_of_scenario(point.scenario, plan.base_dir), route_bytes(point.scenario))
             if needed > sure:
                 largest, sure = point.scenario, needed
     there_is = room()

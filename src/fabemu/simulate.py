@@ -143,7 +143,7 @@ class Simulation:
         self._plan = plan
         found = lint(scenario, compiled) if findings is None else findings
         self._findings = [finding for finding in found if finding.severity != "note"]
-        self._tables = _tables(scenario, compiled)
+        self._tables = compiled.tables(scenario.trace.tables)
         self._is_send = plan.is_message
         self._message_count = int(np.count_nonzero(self._is_send))
         self._byte_total = int(plan.op_bytes[self._is_send].sum(dtype=np.float64)) + self._message_count
@@ -598,13 +598,6 @@ def trace_names(compiled: Compiled) -> TraceNames:
         jobs=[job.name for job in compiled.graph.jobs],
         host_count=compiled.plan.host_count,
     )
-
-
-def _tables(scenario: Scenario, compiled: Compiled) -> tuple[str, ...]:
-    """Tables that a run writes: those asked for, of collectives and jobs only if there are any."""
-    graph = compiled.graph
-    without = {name for name, items in (("collectives", graph.collectives), ("jobs", graph.jobs)) if not items}
-    return tuple(name for name in scenario.trace.tables if name not in without)
 
 
 def measured(scenario: Scenario, start_ps: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,12 @@ class Compiled:
     def flows(self) -> FlowTable:
         """The messages: operation i sends flow i."""
         return self.graph.flows
+
+    def tables(self, asked: Sequence[str]) -> tuple[str, ...]:
+        """Tables that a run writes, of those asked for: of collectives and jobs only if there are any."""
+        graph = self.graph
+        without = {name for name, items in (("collectives", graph.collectives), ("jobs", graph.jobs)) if not items}
+        return tuple(name for name in asked if name not in without)
 
 
 def compile_plan(

@@ -20,6 +20,8 @@ from fabemu.plan import (
     CC_NONE,
     FOREVER_PS,
     NOTIFY_CNP,
+    OP_CALC,
+    OP_RECV,
     Plan,
 )
 
@@ -187,21 +189,43 @@ def estimate_cost(
     may_deadlock
         The linter found a cycle of buffers that the traffic can fill (FB301).
     """
+    tables = compiled.tables(tables)
     moving = estimate_movement(compiled.plan, may_deadlock=may_deadlock)
     rows = _rows(compiled, moving, tables)
     work = moving.flows.work.copy()
     if len(work) and work[-1, 1] > 0:
         work[:, 1] *= moving.packet_hops.value / work[-1, 1]
+    simulated_ps = max(moving.flows.end_ps, min(_chained_ps(compiled), float(compiled.plan.until_ps)))
+    if moving.flows.end_ps > 0:
+        work[:, 0] *= simulated_ps / moving.flows.end_ps
     return Cost(
         packet_hops=moving.packet_hops,
         events=moving.events,
-        simulated_ps=moving.flows.end_ps,
+        simulated_ps=simulated_ps,
         memory=memory_of(compiled, moving.traffic, moving.flows, tables, rows, threads),
         rows=rows,
         trace_bytes=_trace_bytes(compiled, rows),
         reasons=moving.reasons,
         work=work,
     )
+
+
+def _chained_ps(compiled: Compiled) -> float:
+    """When the collectives of the last workload are done if each takes its least time, and what is computed its own."""
+    graph, plan = compiled.graph, compiled.plan
+    if not len(graph.kind):
+        return 0.0
+    labels = {label: index for index, label in enumerate(compiled.labels)}
+    end_ps = np.zeros(len(labels))
+    for item in graph.collectives:
+        end_ps[labels[item.label]] += max(0, item.ideal_ps)
+    of_op = graph.op_label_id
+    starts = np.zeros(len(labels))
+    np.maximum.at(starts, of_op, plan.op_start_ps.astype(np.float64))
+    calc = np.flatnonzero(plan.op_kind == OP_CALC)
+    key = of_op[calc].astype(np.int64) * plan.host_count + plan.op_host[calc]
+    computed = np.bincount(key, plan.op_duration_ps[calc], minlength=len(labels) * plan.host_count)
+    return float((end_ps + starts + computed.reshape(len(labels), -1).max(axis=1)).max())
 
 
 def _notifications(plan: Plan, traffic: Traffic, flows: Flows, packets: Floats) -> Floats:
@@ -268,6 +292,10 @@ def _doubts(plan: Plan, flows: Flows, *, may_deadlock: bool, loses: bool) -> tup
     if kinds & {ACTION_LINK_DOWN, ACTION_LOSS, ACTION_STORM, ACTION_RECEIVER}:
         reasons.append("faults are not looked at: they may hold messages back, or have them sent again")
         low, high = 0.0, max(high, 2.0)
+    others = np.isin(plan.op_kind, (OP_RECV, OP_CALC))
+    if plan.until_ps < FOREVER_PS and bool((np.diff(plan.op_successor_start)[others] > 0).any()):
+        reasons.append("messages that wait for what others receive or compute are not followed in time")
+        low = 0.0
     if may_deadlock:
         reasons.append("the fabric can deadlock (FB301): then next to nothing is sent")
         low = 0.0

@@ -95,6 +95,7 @@ def most_bytes(compiled: Compiled, tables: Sequence[str], threads: int = 1) -> i
     wire_ps = np.maximum(1, (frame_bytes + plan.wire_overhead_bytes) * 8e12 / plan.port_rate_bps)
     flying = float((2 * plan.port_delay_ps / wire_ps + 2 * _RING_FIRST).sum()) * 2 * sizes["packet"]
     pairs = 2 * plan.qp_count * (sizes["qp"] + sizes["receiver"] + 2 * sizes["timed"] + sizes["ready"])
+    tables = compiled.tables(tables)
     everything = dict.fromkeys(tables, np.inf)
     records = _record_bytes(compiled, tables, everything, sizes)
     fixed_bytes = LIBRARIES_BYTES + compiled_bytes(compiled) + fixed.fabric + fixed.accounts + 2 * fixed.operations

@@ -28,6 +28,7 @@ _COMMANDS = {
         "fabemu.cli.import_:import_group",
         "Turn files of other simulators into scenarios, of SONiC switches into profiles.",
     ),
+    "jobs": ("fabemu.cli.jobs:command", "Run the jobs of a scenario together and alone: what they cost each other."),
     "perf": ("fabemu.cli.perf:command", "Run a collective over a range of sizes, as nccl-tests shows it."),
     "run": ("fabemu.cli.run:command", "Simulate a scenario and write its traces."),
     "schema": ("fabemu.cli.schema:command", "Print the JSON schema of scenario files, for editors."),

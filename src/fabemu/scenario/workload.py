@@ -197,7 +197,9 @@ class Collective(_Spread):
         "node", description="rings and trees go node by node, whatever the placement, or in the order of the ranks"
     )
     window: Count | None = optional(None, description="all-to-all: steps that a rank may be in at once; default: all")
-    tokens: Count | None = optional(None, description="moe-*: tokens of all ranks together")
+    tokens: Annotated[int, Strict(), Field(ge=1, le=2**40)] | None = optional(
+        None, description="moe-*: tokens of all ranks together"
+    )
     top_k: Count = optional(2, description="moe-*: experts that each token is sent to")
     experts: Count | None = optional(None, description="moe-*: experts, evenly on the ranks; default: one per rank")
     width: Count = optional(4096, description="moe-*: elements of a token")
@@ -221,6 +223,8 @@ class Collective(_Spread):
         if self.is_moe:
             if self.size is not None:
                 yield ("size",), "follows from tokens, top_k, width and token_element: leave it out"
+            if self.routing == "random" and (self.tokens or 0) > DRAWN_TOKENS_MAX:
+                yield ("tokens",), f'at most {DRAWN_TOKENS_MAX:,} are drawn one by one: use routing = "balanced"'
             if self.tokens is None:
                 yield (), 'key "tokens" is missing: tokens of all ranks together, such as 65536'
         elif self.size is None:
@@ -230,6 +234,9 @@ class Collective(_Spread):
             have = named(allowed) if allowed else "no choice of algorithms: leave it out"
             yield ("algorithm",), f"{self.operation} has {have}"
 
+
+DRAWN_TOKENS_MAX = 2**26
+"""Tokens whose experts are drawn."""
 
 ALGORITHMS: dict[str, tuple[str, ...]] = {
     "all-reduce": ("ring", "tree", "halving-doubling", "hierarchical"),

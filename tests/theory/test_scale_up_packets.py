@@ -139,6 +139,22 @@ def test_the_linter_finds_nothing_wrong_with_it(fabric: dict[str, Any]) -> None:
     assert [str(item) for item in lint(checked, compile_plan(checked)) if item.severity != "note"] == []
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_least_times_of_collectives_are_those_of_the_cables_that_carry_them(nodes: int) -> None:
+    """As without packets, but for headers and whole frames; no run is faster."""
+    work = {"kind": "collective", "operation": "all-reduce", "size": "8MiB", "algorithm": "hierarchical"}
+    if nodes == 1:
+        work["algorithm"] = "ring"
+    data = scenario({**LEAVES, "leaves": nodes}, [work])
+    least = compiled(data).graph.collectives[0].ideal_ps
+    exact = compiled({**data, "scale_up": {"model": "analytic"}}).graph.collectives[0].ideal_ps
+    assert exact < least < 1.1 * exact
+    if nodes == 1:
+        wire_ps_of_all = 2 * 3 / 4 * (8 << 20) * 8e12 / RATE * (FULL_BYTES + 20) / 4096
+        assert least == pytest.approx(wire_ps_of_all + 6 * LATENCY_PS, rel=0.005)  # of six steps
+    assert run(data).ops["delivered_ps"].max() > least
+
+
 def test_clusters_that_are_too_large_for_routes_of_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     data = scenario(RAILS, flow("n0g0", "n0g1", "1KB"))
     monkeypatch.setattr("fabemu.compile.paths.GROUPS_MAX", 7)

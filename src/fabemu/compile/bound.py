@@ -1,9 +1,9 @@
 """Least times of collectives: what no network of these rates and lengths can beat.
 
 Two bounds hold at once. No port is faster than its rate: the wire time of all that a host sends, or receives, by the
-fabric and inside its scale-up domain. And nothing is passed on before it has come: the longest chain of messages that
-wait for each other, each taking its ideal time (`fabemu.ideal`), with what is computed between. The bound is the
-greater of the two.
+fabric and inside its scale-up domain, by packets or without. And nothing is passed on before it has come: the longest
+chain of messages that wait for each other, each taking its ideal time (`fabemu.ideal`), with what is computed between.
+The bound is the greater of the two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Int64s = NDArray[np.int64]
 
 
 def with_ideal_times(
-    graph: OperationGraph, plan: Plan, ideal_ps: Int64s, host_rate_bps: Int64s
+    graph: OperationGraph, plan: Plan, ideal_ps: Int64s, host_rate_bps: Int64s, scale_up: NDArray[np.bool_]
 ) -> tuple[Collective, ...]:
     """The collectives of a graph, each with its `ideal_ps`; the runs of one workload have that of the first.
 
@@ -33,7 +33,9 @@ def with_ideal_times(
     ideal_ps
         (O,) as `fabemu.ideal.ideal_completion_ps` gives it.
     host_rate_bps
-        (H,) bit/s, sum of the rates of the ports of each host.
+        (H,) bit/s, sum of the rates of the NIC ports of each host.
+    scale_up
+        (P,) ports of scale-up networks that carry packets.
     """
     found: dict[tuple[str, str, int], int] = {}
     result = []
@@ -41,13 +43,13 @@ def with_ideal_times(
         key = (item.label, item.operation, item.size_bytes)
         if item.iteration == 0 or key not in found:
             flows = np.flatnonzero(graph.flows.collective == number)
-            carried_ps = _carried_ps(plan, flows, host_rate_bps)
+            carried_ps = _carried_ps(plan, flows, host_rate_bps, scale_up)
             found[key] = max(carried_ps, _chain_ps(graph, plan, flows, number, ideal_ps)) if len(flows) else 0
         result.append(replace(item, ideal_ps=found[key]))
     return tuple(result)
 
 
-def _carried_ps(plan: Plan, flows: Int64s, host_rate_bps: Int64s) -> int:
+def _carried_ps(plan: Plan, flows: Int64s, host_rate_bps: Int64s, scale_up: NDArray[np.bool_]) -> int:
     """Greatest wire time that these messages take at any port of a host."""
     inside = plan.op_kind[flows] == OP_SCALE_UP
     size = plan.op_bytes[flows]
@@ -60,8 +62,16 @@ def _carried_ps(plan: Plan, flows: Int64s, host_rate_bps: Int64s) -> int:
     qp = plan.op_qp[flows]
     outside = plan.qp_dst[qp] if plan.qp_count else np.zeros(len(flows), np.int32)
     far = np.where(inside, plan.op_host[plan.op_peer[flows]], outside)
+    by_cable = ~inside & _starts_at(plan, near, far, scale_up)
+    at_host = np.flatnonzero(scale_up & (plan.port_node < plan.host_count))
+    cable_rate_bps = np.zeros(plan.host_count, dtype=np.int64)
+    cable_rate_bps[plan.port_node[at_host]] = plan.port_rate_bps[at_host]
     greatest = 0
-    for chosen, rate in ((~inside, host_rate_bps), (inside, plan.host_scale_up_rate_bps)):
+    for chosen, rate in (
+        (~inside & ~by_cable, host_rate_bps),
+        (by_cable, cable_rate_bps),
+        (inside, plan.host_scale_up_rate_bps),
+    ):
         for host in (near[chosen], far[chosen]):
             total = np.zeros(plan.host_count, dtype=np.int64)
             np.add.at(total, host, wire[chosen])
@@ -69,6 +79,22 @@ def _carried_ps(plan: Plan, flows: Int64s, host_rate_bps: Int64s) -> int:
             if len(busy):
                 greatest = max(greatest, int(bytes_ps(total[busy], rate[busy]).max()))
     return greatest
+
+
+def _starts_at(
+    plan: Plan, src: NDArray[np.int32], dst: NDArray[np.int32], chosen: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """(n,) whether what host `src` sends to host `dst` can leave by one of the chosen ports of it, and by no other."""
+    if not chosen.any():
+        return np.zeros(len(src), np.bool_)
+    row = plan.node_route_row[src]
+    entry = plan.route[: len(plan.route) // plan.route_epochs].reshape(-1, plan.group_count)[
+        np.maximum(row, 0), plan.host_group[dst]
+    ]
+    only = plan.node_port_start[src]  # of a host with one port, which has no row
+    port = np.where(row == NONE, np.minimum(only, plan.port_count - 1), entry)
+    found: NDArray[np.bool_] = (port >= 0) & chosen[np.maximum(port, 0)]
+    return found
 
 
 def _chain_ps(graph: OperationGraph, plan: Plan, flows: Int64s, number: int, ideal_ps: Int64s) -> int:

@@ -191,7 +191,7 @@ def compile_plan(
     )
     ideal_ps = ideal_completion_ps(plan)
     if graph.collectives:
-        graph = replace(graph, collectives=with_ideal_times(graph, plan, ideal_ps, host_rate_bps))
+        graph = replace(graph, collectives=with_ideal_times(graph, plan, ideal_ps, host_rate_bps, wiring.scale_up))
     return Compiled(
         plan=plan,
         fabric=fabric,

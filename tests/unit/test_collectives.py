@@ -173,6 +173,23 @@ def test_a_window_holds_a_rank_back():
     assert (schedule.step[schedule.wait] == schedule.step[schedule.waiters()] - 3).all()
 
 
+def test_a_window_looks_past_empty_messages():
+    matrix = np.full((5, 5), 10)
+    matrix[3, 0] = 0  # what comes to rank 0 in step 1
+    schedule = all_to_all_uneven(matrix, window=1)
+    held = np.flatnonzero((schedule.src == 0) & (schedule.step == 2))[0]
+    waits = schedule.wait[schedule.wait_start[held] : schedule.wait_start[held + 1]]
+    assert schedule.src[waits].tolist() == [4] and schedule.step[waits].tolist() == [0]
+
+
+def test_a_store_beside_a_sum_is_a_race():
+    columns = {"src": [0, 1], "dst": 2, "bytes": 5, "src_offset": 0, "input_bytes": 5}
+    assert find_race(assemble(3, reduce=[True, True], **columns)) is None
+    for sums in ([True, False], [False, True], [False, False]):
+        race = find_race(assemble(3, reduce=sums, **columns))
+        assert race is not None and race.rank == 2 and "is written by transfer 1" in str(race)
+
+
 def test_send_and_receive():
     src, dst, size = [0, 0, 1, 2, 2, 2], [1, 1, 0, 2, 0, 1], [5, 7, 3, 11, 0, 2]
     schedule = send_recv(3, src, dst, size, channels=2)

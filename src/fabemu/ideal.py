@@ -7,7 +7,8 @@ itself takes this long to the picosecond, unless frames that return the credits 
 
 **Path.** Where a device has several equal-cost next hops, the one with the highest rate is taken, then the one with the
 shortest cable, then the lowest port: a message that hashing puts on a slower path of an uneven fabric is slower than
-ideal. In an even fabric all choices give the same time.
+ideal. In an even fabric all choices give the same time. Load balancing plays no part: a message whose packets spread
+over several links that are slower than its host's may be faster than ideal.
 
 A READ counts from its posting: its request goes first, by a path chosen in the same way, and the answer follows as a
 message of the responder.

@@ -341,6 +341,47 @@ def test_equal_hash_seeds_in_two_tiers() -> None:
     assert found("FB311", {**leaf_spine, "uplinks": 2}, switch={"ecmp_seed": 7})
 
 
+def test_packets_overtake_each_other_where_gaps_count_as_losses() -> None:
+    fabric = {"kind": "leaf-spine", "leaves": 2, "hosts_per_leaf": 2, "spines": 2}
+    across = [{"kind": "flows", "flow": [{"src": "h0", "dst": "h2", "size": "1B"}]}]
+    patient = {"retransmission": "selective", "reorder_window": 2}
+    for name in ("spray", "least-loaded", "flowlet"):
+        policy = {"load_balancing": name}
+        (finding,) = found("FB312", fabric, switch=policy, workload=across)
+        assert finding.places == ("leaf0",)
+        assert finding.message == (
+            f"load_balancing = {name} lets packets of one queue pair overtake each other, and 1 queue pairs of the "
+            "scenario repeat what is overtaken"
+        )
+        assert found("FB312", fabric, switch=policy, workload=across, nic={"retransmission": "selective"})
+        assert found("FB312", fabric, switch=policy, workload=across, nic=patient) == []
+        # h1 is under the same leaf; spines have one way down.
+        assert found("FB312", fabric, switch=policy) == []
+        assert found("FB312", fabric, switch={"tier": {"spine": policy}}, workload=across) == []
+        reads = [{**across[0], "verb": "read"}]
+        (finding,) = found("FB312", fabric, switch=policy, workload=reads, nic=patient)
+        assert finding.places == ("leaf1",)
+    for name in ("ecmp", "weighted", "least-loaded-flow"):
+        assert found("FB312", fabric, switch={"load_balancing": name}, workload=across) == []
+
+
+def test_choices_by_load_are_not_polarised() -> None:
+    fat_tree = {"kind": "fat-tree", "k": 4}
+    assert found("FB311", fat_tree, switch={"ecmp_seed": 7, "load_balancing": "weighted"})
+    for name in ("spray", "flowlet", "least-loaded", "least-loaded-flow"):
+        assert found("FB311", fat_tree, switch={"ecmp_seed": 7, "load_balancing": name}) == []
+
+
+def test_weighted_next_hops_may_differ_in_rate() -> None:
+    fabric = {"kind": "leaf-spine", "leaves": 2, "hosts_per_leaf": 2, "spines": 2}
+    across = [{"kind": "flows", "flow": [{"src": "h0", "dst": "h2", "size": "1B"}]}]
+    slow = {"override": [{"between": ["leaf0", "spine1"], "rate": "100Gbps"}]}
+    assert found("FB323", fabric, link=slow, workload=across)
+    assert found("FB323", fabric, link=slow, workload=across, switch={"load_balancing": "spray"})
+    for name in ("weighted", "flowlet", "least-loaded", "least-loaded-flow"):
+        assert found("FB323", fabric, link=slow, workload=across, switch={"load_balancing": name}) == []
+
+
 def test_polarised_flows_really_leave_next_hops_idle() -> None:
     checked = scenario(
         {"kind": "fat-tree", "k": 4}, switch={"ecmp_seed": 7}, workload=[{"kind": "all-to-all", "size": "1B"}]

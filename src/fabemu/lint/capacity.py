@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.reach import carried, demand, routed
 from fabemu.lint.subject import Subject
-from fabemu.plan import BALANCE_WEIGHTED, NONE, ROUTE_SET_BASE
+from fabemu.plan import BALANCE_ECMP, BALANCE_SPRAY, NONE, ROUTE_SET_BASE
 from fabemu.units import format_rate
 
 _DOWN_AND_UP = (
@@ -47,13 +47,13 @@ MIXED = Rule(
     code="FB323",
     severity="warning",
     title="equal-cost next hops of different rates",
-    meaning="The ports of one equal-cost set that flows of the scenario may meet differ in rate, and the switch does "
-    "not weigh them.",
-    reason="ECMP gives each next hop the same share of the flows: the slow ones are congested while the fast ones "
-    "are idle.",
+    meaning="The ports of one equal-cost set that flows of the scenario may meet differ in rate, and the switch "
+    "chooses by load_balancing = ecmp or spray.",
+    reason="Each next hop gets the same share of the flows, or of the packets: the slow ones are congested while the "
+    "fast ones are idle.",
     formula="usable = n x the slowest rate of the set",
     source="MODEL section 8; RFC 2992.",
-    remedy='Give parallel paths the same rate, or the switch load_balancing = "weighted".',
+    remedy='Give parallel paths the same rate, or load_balancing = "weighted".',
 )
 RAILS = Rule(
     code="FB324",
@@ -129,9 +129,9 @@ def mixed_rates(subject: Subject) -> list[Finding]:
     first = plan.nexthop_start[:-1]
     slowest, fastest = np.minimum.reduceat(rate, first), np.maximum.reduceat(rate, first)
     node = plan.port_node[plan.nexthop_port[first]]
-    weighted = np.zeros(plan.node_count, dtype=np.bool_)
-    weighted[plan.host_count :] = plan.switch_balance == BALANCE_WEIGHTED
-    mixed = np.flatnonzero((slowest != fastest) & ~weighted[node]).tolist()
+    evenly = np.ones(plan.node_count, dtype=np.bool_)
+    evenly[plan.host_count :] = np.isin(plan.switch_balance, (BALANCE_ECMP, BALANCE_SPRAY))
+    mixed = np.flatnonzero((slowest != fastest) & evenly[node]).tolist()
     if not mixed:
         return []
     table = routed(plan, 0)

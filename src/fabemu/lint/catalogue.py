@@ -14,13 +14,28 @@ from fabemu.lint import (
     marking,
     pausing,
     polarisation,
+    reordering,
     sonic,
     timer,
     wiring,
 )
 from fabemu.lint.finding import Rule
 
-_MODULES = (headroom, pausing, buffer, marking, deadlock, polarisation, capacity, timer, frame, effect, wiring, sonic)
+_MODULES = (
+    headroom,
+    pausing,
+    buffer,
+    marking,
+    deadlock,
+    polarisation,
+    reordering,
+    capacity,
+    timer,
+    frame,
+    effect,
+    wiring,
+    sonic,
+)
 CATALOGUE: dict[str, Rule] = {
     rule.code: rule
     for rule in sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.code)

@@ -14,6 +14,7 @@ from fabemu.lint import (
     marking,
     pausing,
     polarisation,
+    reordering,
     timer,
     wiring,
 )
@@ -37,6 +38,7 @@ _CHECKS = (
     marking.missing_marks,
     deadlock.deadlocks,
     polarisation.polarised,
+    reordering.overtaken,
     capacity.oversubscription,
     capacity.mixed_rates,
     capacity.rails,

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.lint.finding import Finding, Grouped, Rule
-from fabemu.lint.reach import Words, carried, everything, routed
+from fabemu.lint.reach import Words, carried, chosen_groups, everything, routed
 from fabemu.lint.subject import Subject
-from fabemu.plan import Plan
+from fabemu.plan import BALANCE_ECMP, BALANCE_WEIGHTED, Plan
 
 ALIKE = Rule(
     code="FB311",
@@ -31,14 +31,17 @@ def polarised(subject: Subject) -> list[Finding]:
     size = _set_size(plan)
     choosers = np.unique(plan.port_node[size > 1])
     choosers = choosers[choosers >= plan.host_count]
+    by_hash = np.zeros(plan.node_count, dtype=np.bool_)
+    by_hash[plan.host_count :] = np.isin(plan.switch_balance, (BALANCE_ECMP, BALANCE_WEIGHTED))
+    choosers = choosers[by_hash[choosers]]
     seeds, counts = np.unique(plan.node_seed[choosers], return_counts=True)
     if not (counts > 1).any():
         return []
     table = routed(plan, 0)
     (carry,) = carried(plan, [table], everything(plan))
-    several = _chosen_groups(plan, table)
+    several = chosen_groups(plan, table)
     for seed in seeds[counts > 1].tolist():
-        alike = (plan.node_seed == seed) & (np.arange(plan.node_count) >= plan.host_count)
+        alike = (plan.node_seed == seed) & by_hash
         came = _groups_after_choice(plan, carry, several, alike)
         choosing = np.zeros_like(came)
         np.bitwise_or.at(choosing, plan.port_node, several)
@@ -63,19 +66,6 @@ def _set_size(plan: Plan) -> NDArray[np.int64]:
     result = np.zeros(plan.port_count, dtype=np.int64)
     np.maximum.at(result, plan.nexthop_port, np.repeat(size, size))
     return result
-
-
-def _chosen_groups(plan: Plan, table: Words) -> Words:
-    """(P, words) groups for which a port is one of several next hops."""
-    once = np.zeros((plan.node_count, table.shape[1]), dtype=np.uint64)
-    twice = np.zeros_like(once)
-    rank = np.arange(plan.port_count) - plan.node_port_start[plan.port_node]
-    for number in range(int(rank.max(initial=-1)) + 1):
-        ports = np.flatnonzero(rank == number)
-        nodes = plan.port_node[ports]
-        twice[nodes] |= once[nodes] & table[ports]
-        once[nodes] |= table[ports]
-    return table & twice[plan.port_node]
 
 
 def _groups_after_choice(plan: Plan, carry: Words, several: Words, alike: NDArray[np.bool_]) -> Words:

@@ -137,6 +137,19 @@ def carried(plan: Plan, tables: list[Words], demand: Words) -> list[Words]:
             return [table & reached[plan.port_node] for table in tables]
 
 
+def chosen_groups(plan: Plan, table: Words) -> Words:
+    """(P, words) groups for which a port is one of several next hops."""
+    once = np.zeros((plan.node_count, table.shape[1]), dtype=np.uint64)
+    twice = np.zeros_like(once)
+    rank = np.arange(plan.port_count) - plan.node_port_start[plan.port_node]
+    for number in range(int(rank.max(initial=-1)) + 1):
+        ports = np.flatnonzero(rank == number)
+        nodes = plan.port_node[ports]
+        twice[nodes] |= once[nodes] & table[ports]
+        once[nodes] |= table[ports]
+    return table & twice[plan.port_node]
+
+
 def dependencies(plan: Plan, tables: list[Words], demand: Words) -> Dependencies:
     """Which egress port between switches may hold frames up in which: those that pass from the one to the other."""
     hosts = plan.host_count

@@ -154,7 +154,7 @@ WRONG = {
     ),
     "unknown key that is like no other": (
         STAR + "zzzz = 1\n" + ONE,
-        "s.toml:4: fabric.zzzz = 1: unknown key (allowed: kind, hosts)",
+        "s.toml:4: fabric.zzzz = 1: unknown key (allowed: kind, hosts, gpus_per_node, frontend)",
     ),
     "bits instead of bits per second": (
         STAR + ONE + '[link]\nrate = "400Gb"\n',

@@ -153,6 +153,23 @@ def test_rails_of_several_units() -> None:
     assert refusal(table).endswith("fabric.nodes_per_leaf = 6: there are 5 nodes only: at most 5, or leave it out")
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 2), st.integers(1, 2))
+def test_paths_of_rails_are_as_many_and_as_long_as_their_spines_say(
+    nodes: int, gpus: int, per_leaf: int, spines: int, uplinks: int, planes: int
+) -> None:
+    assume(nodes * gpus > 1 and per_leaf <= nodes)
+    table = {"kind": "rail", "nodes": nodes, "gpus_per_node": gpus, "spines": spines, "nodes_per_leaf": per_leaf}
+    item = compiled({**table, "uplinks": uplinks, "planes": planes})
+    fabric = item.fabric
+    for src, dst in _some_pairs(nodes * gpus):
+        unit = fabric.host_node // per_leaf
+        one_leaf = fabric.host_rail[src] == fabric.host_rail[dst] and unit[src] == unit[dst]
+        found = paths(item, fabric.host_names[src], fabric.host_names[dst])
+        assert {len(path) for path in found} == {1 if one_leaf else 3}
+        assert len(found) == planes * (1 if one_leaf else spines * uplinks**2)
+
+
 @pytest.mark.parametrize(
     ("table", "planes"),
     [

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from fabemu._core.engine import Engine
 
 import fabemu
+from fabemu.collectives.schedule import split
 from fabemu.compile import compile_plan
 from fabemu.errors import ScenarioError
 from fabemu.plan import OP_CALC, OP_RECV, OP_SCALE_UP, OP_SEND
+from fabemu.rate import bytes_ps
 from fabemu.scenario import scenario_from_dict
+from fabemu.workload.collective import collective_schedule
+from fabemu.workload.context import WorkloadContext
+from fabemu.workload.hosts import HostNames
 
 SWITCH = {"kind": "single-switch", "hosts": 8}
 NODES = {"kind": "leaf-spine", "leaves": 2, "hosts_per_leaf": 4, "spines": 4, "gpus_per_node": 4}
@@ -133,6 +141,55 @@ def test_experts_get_the_tokens_that_are_routed_to_them() -> None:
     assert (again == there.T).all()
 
 
+def test_hierarchical_exchanges_cross_nodes_by_equal_places(tmp_path) -> None:
+    """Whatever the order of the ranks: only equal places of two nodes talk by the fabric, and no byte is lost."""
+    for hosts in ("all", ["h4", "h0", "h5", "h1", "h6", "h2", "h7", "h3"]):
+        item = collective("all-to-all", size="800KB", algorithm="hierarchical", hosts=hosts)
+        run = ran(tmp_path / str(len(hosts)), item, NODES, scale_up={})
+        flows = run.flows.to_pandas()
+        outside = flows[flows.verb != "scale-up"]
+        places = [outside[end].astype(str).str[1:].astype(int) % 4 for end in ("src", "dst")]
+        assert (places[0] == places[1]).all()
+        # Four ranks of the other node, 100 kB for each, from every rank.
+        assert outside.groupby("src", observed=True)["bytes"].sum().tolist() == [400_000] * 8
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree", "halving-doubling", "hierarchical"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_message_is_posted_before_what_it_waits_for(algorithm, seed) -> None:
+    """The schedule of the ranks holds on their hosts: placed at random, in channels, chunks and parts, with sums."""
+    table = scenario(
+        collective(algorithm=algorithm, job="a", size="200001B", channels=2, chunk="9KB", qps=2, reduce_rate="800Gbps"),
+        {**NODES, "leaves": 4},
+        scale_up={},
+        seed=seed,
+        job=[{"name": "a", "ranks": 8, "placement": "packed" if algorithm == "hierarchical" else "random"}],
+    )
+    loaded = scenario_from_dict(table)
+    compiled = compile_plan(loaded)
+    hosts = compiled.graph.jobs[0].hosts
+    names = HostNames(compiled.fabric.host_names, compiled.fabric.switch_names)
+    context = WorkloadContext(
+        loaded, 0, names, compiled.host_rate_bps, Path(), "collective", 0, fabric=compiled.fabric, job_hosts=hosts
+    )
+    schedule, _, _ = collective_schedule(loaded.workload[0], context, hosts)
+    schedule = split(schedule, 2)
+    flows = compiled.flows
+    assert (flows.src == hosts[schedule.src]).all() and (flows.dst == hosts[schedule.dst]).all()
+    assert (flows.bytes == schedule.bytes).all()
+    engine = Engine(compiled.plan)
+    assert engine.run(1 << 60, 10**9) == 2
+    ops = engine.ops()
+    count = len(flows)
+    adding_ps = np.where(schedule.reduce, bytes_ps(schedule.bytes, 800 * 10**9), 0)
+    there_ps = ops["delivered_ps"][:count] + adding_ps
+    posted_ps = ops["posted_ps"][:count]
+    waits = np.diff(schedule.wait_start) > 0
+    latest = np.maximum.reduceat(there_ps[schedule.wait], schedule.wait_start[:-1][waits])
+    assert waits.any() and (posted_ps[waits] == latest).all()
+    assert (posted_ps[~waits] == 0).all()
+
+
 def test_one_rank_is_done_at_once(tmp_path) -> None:
     run = fabemu.run(scenario(collective(hosts="h3", iterations=2, compute="5us")), tmp_path / "run")
     assert run.info["status"] == "finished"
@@ -145,7 +202,8 @@ def test_one_rank_is_done_at_once(tmp_path) -> None:
     ("change", "words"),
     [
         ({"algorithm": "halving"}, "all-reduce has"),
-        ({"operation": "all-to-all", "algorithm": "ring"}, "no choice of algorithms"),
+        ({"operation": "gather", "algorithm": "ring"}, "no choice of algorithms"),
+        ({"operation": "all-to-all", "algorithm": "ring"}, 'all-to-all has "pairwise" or "hierarchical"'),
         ({"root": 8}, "there are ranks 0 to 7"),
         ({"stop": "5us"}, "use iterations"),
         ({"verb": "read"}, "writes or sends"),

@@ -178,9 +178,9 @@ class Collective(_Spread):
         "moe-combine",
     ] = Field(description="what it does; docs/COLLECTIVES.md")
     size: Size | None = optional(None, description="bytes as nccl-tests counts them; moe-*: follows from tokens")
-    algorithm: Literal["auto", "ring", "tree", "halving-doubling", "hierarchical", "doubling", "halving", "direct"] = (
-        optional("auto", description="auto: by size, ranks and nodes; not every operation has every algorithm")
-    )
+    algorithm: Literal[
+        "auto", "ring", "tree", "halving-doubling", "hierarchical", "doubling", "halving", "direct", "pairwise"
+    ] = optional("auto", description="auto: by size, ranks and nodes; not every operation has every algorithm")
     iterations: Count = optional(1, description="runs, one after another")
     compute: Time = optional("0us", description="every rank computes so long after each run before it begins the next")
     channels: Count = optional(1, description="parts of the data, each with rings or trees of its own")
@@ -246,9 +246,9 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "reduce": ("ring", "tree"),
     "gather": (),
     "scatter": (),
-    "all-to-all": (),
-    "moe-dispatch": (),
-    "moe-combine": (),
+    "all-to-all": ("pairwise", "hierarchical"),
+    "moe-dispatch": ("pairwise", "hierarchical"),
+    "moe-combine": ("pairwise", "hierarchical"),
 }
 """Algorithms of every operation, besides "auto"."""
 

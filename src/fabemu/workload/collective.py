@@ -8,6 +8,7 @@ import numpy as np
 
 from fabemu.collectives import exchange, experts, operations
 from fabemu.collectives.bounds import bus_factor
+from fabemu.collectives.extent import extents
 from fabemu.collectives.schedule import Schedule
 from fabemu.errors import ScenarioError
 from fabemu.scenario import workload
@@ -32,11 +33,10 @@ def collective_graph(table: workload.Collective, context: WorkloadContext) -> Op
         A host is unknown, or the operation cannot be done so by these ranks.
     """
     hosts = context.select("hosts", table.hosts)
-    schedule, algorithm = collective_schedule(table, context, hosts)
+    schedule, algorithm, ranks = collective_schedule(table, context, hosts)
     builder = GraphBuilder(label=context.label, class_id=context.class_id, verb=context.verb, start_ps=table.start)
     program = Program(builder, hosts, slowdown=context.slowdown)
     lanes = program.connections(table.channels * table.qps)
-    ranks = np.arange(len(hosts))
     after = np.full(len(hosts), NONE, dtype=np.int64)
     size_bytes = table.size if table.size is not None else int(np.max(schedule.input_bytes, initial=0))
     named = "all_to_all" if table.is_moe else table.operation.replace("-", "_")
@@ -69,8 +69,8 @@ def collective_graph(table: workload.Collective, context: WorkloadContext) -> Op
 
 def collective_schedule(
     table: workload.Collective, context: WorkloadContext, hosts: np.ndarray
-) -> tuple[Schedule, str]:
-    """The schedule of one run, and the algorithm that it follows.
+) -> tuple[Schedule, str, np.ndarray]:
+    """The schedule of one run, the algorithm that it follows, and (R,) the rank that each of its ranks is.
 
     Raises
     ------
@@ -83,21 +83,44 @@ def collective_schedule(
     options: dict[str, Any] = {"channels": table.channels, "element_bytes": table.element}
     try:
         if table.operation == "all-to-all" or table.is_moe:
-            return _exchange(table, context, count, options), "pairwise"
+            return _exchange(table, context, hosts, options)
         if table.operation in ("gather", "scatter"):
             build = exchange.gather if table.operation == "gather" else exchange.scatter
-            return build(count, table.size or 0, root=table.root, chunk_bytes=table.chunk or 0, **options), "direct"
-        return _reduction(table, context, hosts, options)
+            schedule = build(count, table.size or 0, root=table.root, chunk_bytes=table.chunk or 0, **options)
+            return schedule, "direct", np.arange(count)
+        return *_reduction(table, context, hosts, options), np.arange(count)
     except ValueError as error:
         if isinstance(error, ScenarioError):
             raise
         raise context.error("operation", str(error), f'"{table.operation}"') from None
 
 
-def _exchange(table: workload.Collective, context: WorkloadContext, count: int, options: dict[str, Any]) -> Schedule:
-    more = {**options, "chunk_bytes": table.chunk or 0, "window": table.window}
-    if not table.is_moe:
-        return exchange.all_to_all(count, table.size or 0, **more)
+def _exchange(
+    table: workload.Collective, context: WorkloadContext, hosts: np.ndarray, options: dict[str, Any]
+) -> tuple[Schedule, str, np.ndarray]:
+    count = len(hosts)
+    order = np.arange(count)
+    algorithm = "pairwise" if table.algorithm == "auto" else table.algorithm
+    more = {**options, "algorithm": algorithm, "chunk_bytes": table.chunk or 0, "window": table.window}
+    if algorithm == "hierarchical":
+        # Nodes are consecutive ranks in the schedule, whatever they are in the job.
+        order, more["ranks_per_node"] = ranks_of_nodes(context.fabric, hosts)
+        if more["ranks_per_node"] is None:
+            raise context.error(
+                "algorithm", "needs as many ranks on every node: use pairwise, or another placement", '"hierarchical"'
+            )
+    matrix = _copies(table, context, count) if table.is_moe else _even(count, table.size or 0, table.element)
+    return exchange.all_to_all_uneven(matrix[np.ix_(order, order)], **more), algorithm, order
+
+
+def _even(count: int, size_bytes: int, element_bytes: int) -> np.ndarray:
+    """(R, R) bytes from each rank to each: blocks as even as whole elements allow."""
+    _, block = extents(size_bytes, count, element_bytes)
+    return np.broadcast_to(block, (count, count))
+
+
+def _copies(table: workload.Collective, context: WorkloadContext, count: int) -> np.ndarray:
+    """(R, R) bytes of tokens from each rank to each."""
     tokens, expert_count = table.tokens or 0, count if table.experts is None else table.experts
     if expert_count % count:
         least = -(-expert_count // count) * count
@@ -110,7 +133,7 @@ def _exchange(table: workload.Collective, context: WorkloadContext, count: int, 
         draws = context.draw("experts").uniform(tokens * table.top_k).reshape(tokens, table.top_k)
         copies = experts.drawn_copies(draws, count, expert_count)
     matrix = experts.combine_matrix if table.operation == "moe-combine" else experts.dispatch_matrix
-    return exchange.all_to_all_uneven(matrix(copies, table.width, table.token_element), **more)
+    return matrix(copies, table.width, table.token_element)
 
 
 def _reduction(

@@ -10,12 +10,12 @@ Source    spraying: Dixit et al., On the Impact of Packet Spraying in Data Cente
           et al., SIGCOMM 2014; load of the own ports: DRILL, Ghorbani et al., SIGCOMM 2017.
 """
 from libc.string cimport memset
-from .types cimport (int32_t, int64_t, uint32_t, uint64_t, ps_t, likely, unlikely, BALANCE_ECMP, BALANCE_FLOWLET,
-                     BALANCE_LEAST_LOADED, BALANCE_LEAST_LOADED_FLOW, BALANCE_SPRAY, BALANCE_WEIGHTED, FAULT_MEMORY,
-                     FOREVER, KIND_DATA, NONE, PSN_MASK)
+from .types cimport (int32_t, int64_t, uint16_t, uint32_t, uint64_t, ps_t, likely, unlikely, BALANCE_ECMP,
+                     BALANCE_FLOWLET, BALANCE_LEAST_LOADED, BALANCE_LEAST_LOADED_FLOW, BALANCE_SPRAY,
+                     BALANCE_WEIGHTED, FAULT_MEMORY, FOREVER, KIND_DATA, NONE, PSN_MASK)
 from .memory cimport arena_give, arena_take
 from .rng cimport fold64, mix32
-from .packet cimport packet_t
+from .packet cimport packet_is_of_link, packet_t
 from .plan cimport plan_t
 from .state cimport engine_t, flowlet_t, port_t, switch_t, worker_t
 from .ecmp cimport ROUTE_SET_BASE, ecmp_choose, ecmp_row
@@ -31,6 +31,7 @@ cdef extern from *:
     ps_t drain_ps "fabemu_drain_ps"(int64_t size_bytes, int64_t rate_bps) noexcept nogil
 
 cdef enum:
+    NOWHERE = 0xffff              # no route, where a local port is noted
     FLOWS_FIRST = 64              # places for flows at first, a power of two
 
 
@@ -77,6 +78,32 @@ cdef inline int32_t balance_route(const engine_t* e, int32_t node, const packet_
         return ecmp_choose(&e.plan, ecmp_row(&e.plan, node), e.plan.node_seed[node], packet.group, packet.dst,
                            packet.hash)
     return balance_stateless(&e.plan, ecmp_row(&e.plan, node), e.plan.node_seed[node], policy, packet)
+
+
+cdef inline void balance_note(const engine_t* e, const worker_t* w, int32_t node) noexcept nogil:
+    """Note in each arrival of this visit where it leaves by a policy without state: a local port, or NOWHERE.
+
+    It is a pass of its own so that loops over arrivals at other switches do not carry it along.
+    """
+    cdef const int32_t* row = ecmp_row(&e.plan, node)
+    cdef uint32_t seed = e.plan.node_seed[node]
+    cdef int32_t policy = e.switches[node - e.plan.host_count].balance
+    cdef int32_t index, chosen
+    cdef uint32_t position
+    cdef const port_t* port
+    cdef packet_t* packet
+    for index in range(w.due_count):
+        port = &e.ports[w.due[index]]
+        position = port.head
+        while position != port.tail:
+            packet = &port.ring[position & port.mask]
+            if packet.time_ps >= w.limit_ps:
+                break
+            position += 1
+            if packet_is_of_link(packet):
+                continue
+            chosen = balance_stateless(&e.plan, row, seed, policy, packet)
+            packet.ingress = <uint16_t>(chosen - e.plan.node_port_start[node] if chosen >= 0 else NOWHERE)
 
 
 cdef inline ps_t balance_load(const engine_t* e, int32_t port_id, ps_t now) noexcept nogil:

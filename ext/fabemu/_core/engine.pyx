@@ -844,6 +844,7 @@ def struct_bytes():
         "control": sizeof(control_t),
         "timed": sizeof(timed_t),
         "ready": sizeof(ready_t),
+        "flowlet": sizeof(flowlet_t),
         "flow_row": sizeof(flow_row_t),
         "port_row": sizeof(port_row_t),
         "pause_row": sizeof(pause_row_t),

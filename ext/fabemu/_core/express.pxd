@@ -10,14 +10,15 @@ Order     within an egress port as in docs/MODEL.md 5: arrivals of an instant in
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, likely, unlikely, prefetch,
-                     prefetch_write, BALANCE_SPRAY, CLASS_SHIFT, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA,
-                     KIND_MASK, KINDS_OF_LINKS)
+                     prefetch_write, BALANCE_ECMP, CLASS_SHIFT, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, KIND_MASK,
+                     KINDS_OF_LINKS)
 from .memory cimport array_grow
 from .packet cimport packet_place, packet_shape, packet_t, packet_words
 from .state cimport bound_t, engine_t, express_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_TIME_SHIFT
 from .credit cimport pending_send
-from .balance cimport balance_route
+from .balance cimport balance_note
+from .ecmp cimport ecmp_choose, ecmp_row
 from .ecn cimport ecn_draws
 from .inbox cimport inbox_add, inbox_sort
 from .link cimport burst_t, burst_close, burst_open, burst_send
@@ -113,7 +114,8 @@ cdef inline void express_insert(bound_t* bound, express_t* inserted) noexcept no
 
 cdef inline int64_t express_route(const engine_t* e, int32_t node, const packet_t* packet) noexcept nogil:
     """Place in w.bound of the first queue of the port by which a packet leaves."""
-    return <int64_t>(balance_route(e, node, packet) - e.plan.node_port_start[node]) * e.plan.class_count
+    return <int64_t>(ecmp_choose(&e.plan, ecmp_row(&e.plan, node), e.plan.node_seed[node], packet.group, packet.dst,
+                                 packet.hash) - e.plan.node_port_start[node]) * e.plan.class_count
 
 
 cdef inline void express_begin(engine_t* e, worker_t* w, int32_t node, int64_t place, int32_t klass,
@@ -139,9 +141,7 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
     cdef bound_t* bounds = w.bound
     cdef const switch_t* mmu = &e.switches[node - e.plan.host_count]
     cdef uint64_t shape, ingress, flow
-    # The two flows of this link that came last, usually data and acknowledgements, and where they go: unless every
-    # packet of a flow goes where it likes.
-    cdef uint64_t unlike = NO_FLOW if mmu.balance == BALANCE_SPRAY else 0
+    # The two flows of this link that came last, usually data and acknowledgements, and where they go.
     cdef uint64_t first_flow = NO_FLOW
     cdef uint64_t second_flow = NO_FLOW
     cdef int64_t first_place = 0
@@ -183,11 +183,13 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
                 place = first_place
             elif flow == second_flow:
                 place = second_place
+            elif unlikely(mmu.balance != BALANCE_ECMP):
+                place = <int64_t>packet.ingress * e.plan.class_count
             else:
                 place = express_route(e, node, packet)
                 second_flow = first_flow
                 second_place = first_place
-                first_flow = flow | unlike
+                first_flow = flow
                 first_place = place
             klass = <uint32_t>shape >> (SHAPE_FLAGS + CLASS_SHIFT)
             bound = &bounds[place + klass]
@@ -623,6 +625,8 @@ cdef inline bint express_try(engine_t* e, worker_t* w, int32_t node) noexcept no
     if unlikely(e.watches != NULL) and e.watchdogs[node - e.plan.host_count].poll_ps > 0:
         # The watchdog wants to know of every departure.
         return False
+    if unlikely(mmu.balance != BALANCE_ECMP):
+        balance_note(e, w, node)
     count = express_gather(e, w, node, &touched)
     if count < 0 or not express_applies(e, w, node):
         express_forget(e, w, touched)

@@ -7,14 +7,14 @@ Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged no
           charge and release cancel out, and XON is judged by the departures of the frame's own PG alone.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, likely, unlikely, prefetch,
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
                      BALANCE_ECMP, EVENT_ARRIVAL, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
                      FAULT_RELEASE, FAULT_TIME, FOREVER, KIND_CORRUPT, NONE)
 from .memory cimport array_grow
 from .packet cimport packet_is_of_link, packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_sift_down
-from .balance cimport balance_stateless
+from .balance cimport NOWHERE, balance_note
 from .ecmp cimport ecmp_choose, ecmp_row
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
@@ -33,7 +33,6 @@ cdef extern from *:
 
 cdef enum:
     SEQUENCE_SPARE = 3            # places after the last key of heap and inbox
-    SEQUENCE_NOWHERE = 0xffff     # no route
 
 
 cdef inline bint sequence_applies(const engine_t* e, int32_t node) noexcept nogil:
@@ -72,7 +71,7 @@ cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
 cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Route the arrivals of this visit, and have the state that its events will read fetched before the first of them.
 
-    Where each arrival leaves is noted in the packet, as a local port, or SEQUENCE_NOWHERE.
+    Where each arrival leaves is noted in the packet, as a local port, or NOWHERE.
     """
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef const int32_t* routes = ecmp_row(&e.plan, node)
@@ -87,6 +86,8 @@ cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexc
     cdef const port_t* port
     cdef const queue_t* queue
     cdef packet_t* packet
+    if unlikely(balance != BALANCE_ECMP):
+        balance_note(e, w, node)
     seen[0] = 0
     seen[1] = 0
     for index in range(w.due_count):
@@ -101,13 +102,15 @@ cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexc
             if unlikely(packet_is_of_link(packet)):
                 continue
             klass = <int32_t>packet_class(packet)
-            if likely(balance == BALANCE_ECMP):
-                egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+            if unlikely(balance != BALANCE_ECMP):
+                if packet.ingress == NOWHERE:
+                    continue
+                egress_id = first_port + packet.ingress
             else:
-                egress_id = balance_stateless(&e.plan, routes, seed, balance, packet)
+                egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
             local = egress_id - first_port
             if unlikely(egress_id < 0):
-                packet.ingress = SEQUENCE_NOWHERE
+                packet.ingress = NOWHERE
                 continue
             packet.ingress = <uint16_t>local
             if not (classes >> klass) & 1:
@@ -215,7 +218,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             port_id = packet.ingress
             events += 1
             last_ps = now
-            if unlikely(port_id == SEQUENCE_NOWHERE or packet.kind & KIND_CORRUPT):
+            if unlikely(port_id == NOWHERE or packet.kind & KIND_CORRUPT):
                 switch_arrival(e, w, node, mmu, ingress_id, NONE, packet, now)
                 if unlikely(e.fault.code != FAULT_NONE):
                     break

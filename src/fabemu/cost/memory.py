@@ -13,7 +13,7 @@ from fabemu.cost.fluid import Flows
 from fabemu.cost.footprint import counts_of, footprint, struct_bytes
 from fabemu.cost.traffic import Floats, Traffic
 from fabemu.ideal import data_frame_bytes
-from fabemu.plan import CC_FIXED, CC_NONE, Plan
+from fabemu.plan import BALANCE_FLOWLET, BALANCE_LEAST_LOADED_FLOW, CC_FIXED, CC_NONE, Plan
 
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
@@ -76,7 +76,7 @@ def memory_of(
     return Memory(
         libraries=LIBRARIES_BYTES,
         plan=compiled_bytes(compiled),
-        fabric=fixed.fabric,
+        fabric=fixed.fabric + _remembered_bytes(plan, sizes["flowlet"]),
         operations=2 * fixed.operations,
         queue_pairs=_queue_pair_bytes(plan, flows, sizes),
         links=_link_bytes(plan, flows, sizes["packet"]),
@@ -96,10 +96,20 @@ def most_bytes(compiled: Compiled, tables: Sequence[str], threads: int = 1) -> i
     flying = float((2 * plan.port_delay_ps / wire_ps + 2 * _RING_FIRST).sum()) * 2 * sizes["packet"]
     pairs = 2 * plan.qp_count * (sizes["qp"] + sizes["receiver"] + 2 * sizes["timed"] + sizes["ready"])
     tables = compiled.tables(tables)
+    pairs += _remembered_bytes(plan, sizes["flowlet"])
     everything = dict.fromkeys(tables, np.inf)
     records = _record_bytes(compiled, tables, everything, sizes)
     fixed_bytes = LIBRARIES_BYTES + compiled_bytes(compiled) + fixed.fabric + fixed.accounts + 2 * fixed.operations
     return int(fixed_bytes + waiting + flying + pairs + records)
+
+
+def _remembered_bytes(plan: Plan, place_bytes: int) -> int:
+    """What switches that choose next hops by flowlets or flows remember of them: at most, a flow at two switches."""
+    flowlets = plan.switch_flowlet_entries[plan.switch_balance == BALANCE_FLOWLET].astype(np.int64)
+    total = 2 * int(flowlets.sum()) * place_bytes  # blocks are powers of two
+    if (plan.switch_balance == BALANCE_LEAST_LOADED_FLOW).any():
+        total += 2 * 4 * plan.qp_count * place_bytes  # tables are at least a quarter full
+    return total
 
 
 def compiled_bytes(compiled: Compiled) -> int:

@@ -141,6 +141,22 @@ def test_experts_get_the_tokens_that_are_routed_to_them() -> None:
     assert (again == there.T).all()
 
 
+def test_an_uneven_exchange_moves_its_matrix() -> None:
+    matrix = [[1000, 7, 0], [0, 5, 40_000], [123, 0, 9]]
+    item = collective("all-to-all", matrix=[[f"{size}B" for size in row] for row in matrix], hosts="h2:h4")
+    item.pop("size")
+    flows = compile_plan(scenario_from_dict(scenario(item))).flows
+    moved = np.zeros((3, 3), int)
+    np.add.at(moved, (flows.src - 2, flows.dst - 2), flows.bytes)
+    assert (moved == np.where(np.eye(3), 0, matrix)).all()
+
+
+def test_every_rank_sends_to_the_next() -> None:
+    flows = compile_plan(scenario_from_dict(scenario(collective("send-recv", size="1001B", channels=2)))).flows
+    assert set(zip(flows.src.tolist(), flows.dst.tolist(), strict=True)) == {(i, (i + 1) % 8) for i in range(8)}
+    assert (np.bincount(flows.src, flows.bytes) == 1001).all()
+
+
 def test_hierarchical_exchanges_cross_nodes_by_equal_places(tmp_path) -> None:
     """Whatever the order of the ranks: only equal places of two nodes talk by the fabric, and no byte is lost."""
     for hosts in ("all", ["h4", "h0", "h5", "h1", "h6", "h2", "h7", "h3"]):
@@ -214,6 +230,10 @@ def test_one_rank_is_done_at_once(tmp_path) -> None:
         ({"operation": "moe-dispatch", "size": None, "tokens": 8, "top_k": 9}, "there are 8 experts"),
         ({"algorithm": "hierarchical", "hosts": ["h0", "h1", "h2", "h4"], "fabric": NODES}, "as many ranks on every"),
         ({"job": "b"}, "no [[job]] tables"),
+        ({"operation": "all-to-all", "matrix": [["1B"]]}, "both given"),
+        ({"operation": "all-to-all", "size": None, "matrix": [["1B", "2B"], ["1B"]]}, "has 1 entries for 2 ranks"),
+        ({"operation": "all-to-all", "size": None, "matrix": [["1B", "2B"], ["1B", "0B"]]}, "has 2 rows, there are 8"),
+        ({"size": None, "matrix": [["0B"]]}, "is for all-to-all alone"),
     ],
 )
 def test_collectives_that_cannot_be_are_refused(change, words) -> None:

@@ -60,6 +60,7 @@ _COLLECTIVES = {
     "gather": "gather",
     "scatter": "scatter",
     "alltoall": "all-to-all",
+    "sendrecv": "send-recv",
     "moe": "moe-dispatch",
     "moedispatch": "moe-dispatch",
     "moecombine": "moe-combine",

@@ -174,6 +174,7 @@ class Collective(_Spread):
         "gather",
         "scatter",
         "all-to-all",
+        "send-recv",
         "moe-dispatch",
         "moe-combine",
     ] = Field(description="what it does; docs/COLLECTIVES.md")
@@ -195,6 +196,9 @@ class Collective(_Spread):
     )
     order: Literal["node", "rank"] = optional(
         "node", description="rings and trees go node by node, whatever the placement, or in the order of the ranks"
+    )
+    matrix: tuple[tuple[Size, ...], ...] | None = optional(
+        None, description="all-to-all: bytes from each rank to each, a list for each sender; instead of size"
     )
     window: Count | None = optional(None, description="all-to-all: steps that a rank may be in at once; default: all")
     tokens: Annotated[int, Strict(), Field(ge=1, le=2**40)] | None = optional(
@@ -227,12 +231,25 @@ class Collective(_Spread):
                 yield ("tokens",), f'at most {DRAWN_TOKENS_MAX:,} are drawn one by one: use routing = "balanced"'
             if self.tokens is None:
                 yield (), 'key "tokens" is missing: tokens of all ranks together, such as 65536'
+        elif self.matrix is not None:
+            yield from self._matrix_rules(self.matrix)
         elif self.size is None:
             yield (), 'key "size" is missing: bytes of each rank, such as "64MiB"'
+        if self.is_moe and self.matrix is not None:
+            yield ("matrix",), "follows from tokens and routing: leave it out"
         allowed = ALGORITHMS[self.operation]
         if self.algorithm != "auto" and self.algorithm not in allowed:
             have = named(allowed) if allowed else "no choice of algorithms: leave it out"
             yield ("algorithm",), f"{self.operation} has {have}"
+
+    def _matrix_rules(self, matrix: tuple[tuple[int, ...], ...]) -> Iterator[Broken]:
+        if self.operation != "all-to-all":
+            yield ("matrix",), "is for all-to-all alone"
+        if self.size is not None:
+            yield ("matrix",), "size and matrix are both given: give one of them"
+        for row, values in enumerate(matrix):
+            if len(values) != len(matrix):
+                yield ("matrix", row), f"has {len(values)} entries for {len(matrix)} ranks: the matrix is square"
 
 
 DRAWN_TOKENS_MAX = 2**26
@@ -247,6 +264,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "gather": (),
     "scatter": (),
     "all-to-all": ("pairwise", "hierarchical"),
+    "send-recv": (),
     "moe-dispatch": ("pairwise", "hierarchical"),
     "moe-combine": ("pairwise", "hierarchical"),
 }

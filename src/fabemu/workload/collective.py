@@ -84,6 +84,13 @@ def collective_schedule(
     try:
         if table.operation == "all-to-all" or table.is_moe:
             return _exchange(table, context, hosts, options)
+        if table.operation == "send-recv":
+            # As nccl-tests has it: every rank to the next, and from the one before.
+            ranks = np.arange(count)
+            following = (ranks + 1) % count
+            chunk = table.chunk or 0
+            schedule = exchange.send_recv(count, ranks, following, table.size or 0, chunk_bytes=chunk, **options)
+            return schedule, "direct", ranks
         if table.operation in ("gather", "scatter"):
             build = exchange.gather if table.operation == "gather" else exchange.scatter
             schedule = build(count, table.size or 0, root=table.root, chunk_bytes=table.chunk or 0, **options)
@@ -109,7 +116,14 @@ def _exchange(
             raise context.error(
                 "algorithm", "needs as many ranks on every node: use pairwise, or another placement", '"hierarchical"'
             )
-    matrix = _copies(table, context, count) if table.is_moe else _even(count, table.size or 0, table.element)
+    if table.matrix is not None:
+        if len(table.matrix) != count:
+            raise context.error("matrix", f"has {len(table.matrix)} rows, there are {count} ranks")
+        matrix = np.array(table.matrix, dtype=np.int64)
+    elif table.is_moe:
+        matrix = _copies(table, context, count)
+    else:
+        matrix = _even(count, table.size or 0, table.element)
     return exchange.all_to_all_uneven(matrix[np.ix_(order, order)], **more), algorithm, order
 
 

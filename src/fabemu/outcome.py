@@ -1,4 +1,4 @@
-"""What collectives and jobs came to: rows of their tables from the state of the operations at the end of a run."""
+"""What collectives, jobs and training steps came to: rows of tables from what operations came to at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.plan import OP_CALC, OP_SCALE_UP, Plan
-from fabemu.trace import ALGORITHMS, COLLECTIVES, NONE
-from fabemu.workload.graph import OperationGraph
+from fabemu.trace import ALGORITHMS, COLLECTIVES, NONE, PURPOSES
+from fabemu.workload.graph import OperationGraph, StepTrack
+from fabemu.workload.pipeline import ideal_bubble
 
 _DONE = 2  # `status` of Engine.ops()
 
@@ -39,7 +40,9 @@ def collective_rows(
     posted_ps, done_ps, done = state["posted_ps"][member], state["done_ps"][member], state["status"][member] == _DONE
     never = np.iinfo(np.int64).max
     start_ps = np.full(count, never)
-    begun = posted_ps >= 0
+    # A stage of a pipeline is ready to receive long before there is anything to send.
+    one_way = np.array([item.purpose == "pipeline" for item in graph.collectives], np.bool_)
+    begun = (posted_ps >= 0) & (plan.is_message[member] | ~one_way[number])
     np.minimum.at(start_ps, number[begun], posted_ps[begun])
     # The data is where it belongs when the last recv is done, and what is added to it: acknowledgements come later.
     ends = ~plan.is_message[member]
@@ -74,6 +77,7 @@ def collective_rows(
         "job": graph.job_of_label[[labels[item.label] for item in items]],
         "operation": np.array([COLLECTIVES.index(item.operation) for item in items]),
         "algorithm": np.array([ALGORITHMS.index(item.algorithm) for item in items]),
+        "purpose": np.array([NONE if item.purpose is None else PURPOSES.index(item.purpose) for item in items]),
         "iteration": np.array([item.iteration for item in items]),
         "ranks": np.array([item.ranks for item in items]),
         "bytes": size,
@@ -155,6 +159,77 @@ def job_rows(
         "compute_ps": compute_ps,
         "communication_share": share,
         "busbw_bps": busbw,
+    }
+
+
+def step_rows(graph: OperationGraph, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the `steps` table; arguments as of `collective_rows`."""
+    labels = {label: index for index, label in enumerate(graph.flows.labels)}
+    parts = []
+    for track in graph.tracks:
+        label = labels[track.label]
+        columns = _steps_of(track, len(graph.flows), state)
+        count = track.steps
+        columns |= {
+            "label": np.full(count, label),
+            "job": np.full(count, graph.job_of_label[label]),
+            "step": np.arange(count),
+            "bubble_ideal": np.full(count, ideal_bubble(track.stages, track.micro_batches)),
+            "tokens": np.full(count, track.tokens),
+        }
+        parts.append(columns)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _steps_of(track: StepTrack, message_count: int, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the steps of one workload came to."""
+    order = np.argsort(track.rank, kind="stable")
+    op = track.calc[order] + message_count
+    rank, step, purpose = track.rank[order], track.step[order], track.purpose[order]
+    posted_ps, done_ps, done = state["posted_ps"][op], state["done_ps"][op], state["status"][op] == _DONE
+    left = np.bincount(step[~done], minlength=track.steps)
+    # Steps are whole up to the first that is not.
+    whole = np.cumsum(left) == 0
+    last_ps = np.full(track.steps, track.start_ps)
+    np.maximum.at(last_ps, step[done], done_ps[done])
+    last_ps = np.maximum.accumulate(last_ps)
+    begin_ps = np.append(track.start_ps, last_ps[:-1])
+
+    kept = whole[step]
+    rank, step, purpose = rank[kept], step[kept], purpose[kept]
+    posted_ps, done_ps = posted_ps[kept], done_ps[kept]
+    first = np.diff(rank, prepend=NONE) != 0
+    ended_ps = np.where(first, track.start_ps, np.roll(done_ps, 1))
+    before = np.where(first, 0, np.roll(step, 1))
+    # A rank that is done with a step waits for the others until the step ends: what is left is of the next one.
+    turn_ps = np.where(before == step, ended_ps, np.clip(last_ps[before], ended_ps, posted_ps))
+    waited = np.zeros((len(PURPOSES), track.steps), dtype=np.int64)
+    of = np.where(purpose == NONE, PURPOSES.index("data"), purpose)
+    np.add.at(waited, (of, before), turn_ps - ended_ps)
+    np.add.at(waited, (of, step), posted_ps - turn_ps)
+    computed = np.zeros(track.steps, dtype=np.int64)
+    np.add.at(computed, step, done_ps - posted_ps)
+    final = np.diff(rank, append=NONE) != 0
+    others = np.full(len(of), PURPOSES.index("pipeline")) if track.stages > 1 else of
+    np.add.at(waited, (others[final], step[final]), last_ps[step[final]] - done_ps[final])
+
+    count = track.rank_count
+    mean = np.where(whole, waited // count, NONE)
+    step_ps = np.where(whole, last_ps - begin_ps, NONE)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = np.where(step_ps > 0, step_ps * 1e-12, np.nan)
+        flops = track.flops / seconds / count
+    return {
+        "start_ps": np.where(whole, begin_ps, NONE),
+        "end_ps": np.where(whole, last_ps, NONE),
+        "step_ps": step_ps,
+        "compute_ps": np.where(whole, computed // count, NONE),
+        "exposed_ps": np.where(whole, mean.sum(axis=0), NONE),
+        **{f"{name}_ps": mean[index] for index, name in enumerate(PURPOSES)},
+        "bubble_share": mean[PURPOSES.index("pipeline")] * 1e-12 / seconds,
+        "tokens_per_s": track.tokens / seconds,
+        "flops": flops,
+        "utilisation": np.full(track.steps, np.nan) if track.peak_flops is None else flops / track.peak_flops,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fabemu.outcome import collective_rows, job_rows
+from fabemu.outcome import collective_rows, job_rows, step_rows
 from fabemu.plan import FOREVER_PS, OP_SCALE_UP, VERB_SCALE_UP, Plan
 from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
 from fabemu.workload.graph import OperationGraph
@@ -124,7 +124,7 @@ class Recorder:
                 self._write_ended(engine)
 
     def close(self, engine: _Operations, end_ps: int) -> None:
-        """Write the messages that did not end by the end of the run, collectives, jobs, and the footers."""
+        """Write the messages that did not end by the end of the run, what has tables of its own, and the footers."""
         if "flows" in self._writers:
             self._write_ended(engine)
             rest = np.flatnonzero(~self._written & self._plan.is_message)
@@ -142,7 +142,7 @@ class Recorder:
             writer.abandon()
 
     def _write_outcome(self, engine: _Operations, end_ps: int) -> None:
-        if "collectives" not in self._writers and "jobs" not in self._writers:
+        if not {"collectives", "jobs", "steps"} & set(self._writers):
             return
         graph, state = self._graph, engine.ops()
         collectives = None
@@ -154,6 +154,8 @@ class Recorder:
         if "jobs" in self._writers:
             rows = job_rows(graph, self._plan, state, end_ps, collectives, self._host_node)
             self._writers["jobs"].append(rows)
+        if "steps" in self._writers and graph.tracks:
+            self._writers["steps"].append(step_rows(graph, state))
 
     def _write_ended(self, engine: _Operations) -> None:
         if not self._ended:

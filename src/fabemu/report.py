@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import IO, Any
 
-from fabemu.analysis import collectives, drops, fct, incidents, jobs, pauses, utilisation
+from fabemu.analysis import collectives, drops, fct, incidents, jobs, pauses, steps, utilisation
 from fabemu.analysis.collectives import CollectiveTimes
 from fabemu.analysis.drops import DropPlace
 from fabemu.analysis.incidents import Incident
 from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.pauses import PauseRoots, PauseTotal, PausingPort
+from fabemu.analysis.steps import TrainingSteps
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.run_directory import plain
-from fabemu.trace import DROP_CAUSES, integer_column, read_table, table_path
+from fabemu.trace import DROP_CAUSES, PURPOSES, integer_column, read_table, table_path
 
 BUSIEST = 5
 """How many links, pausing ports, root ports and places of drops the summary names."""
@@ -42,6 +43,7 @@ class Summary:
     incidents: list[Incident] = field(default_factory=list)
     collectives: list[CollectiveTimes] = field(default_factory=list)  # by workload
     jobs: list[JobOutcome] = field(default_factory=list)
+    steps: list[TrainingSteps] = field(default_factory=list)  # by workload
     arrived: int | None = None  # unfinished messages whose last byte has arrived, but not their last ACK
     retransmissions: int | None = None
     cnps: int | None = None
@@ -95,6 +97,9 @@ def summarise(run: Run) -> Summary:
     worked = _table(run, "jobs", None)
     if worked is not None:
         found["jobs"] = jobs.outcomes(worked)
+    trained = _table(run, "steps", None)
+    if trained is not None:
+        found["steps"] = steps.by_workload(trained)
     ports = _table(run, "ports", utilisation.COLUMNS)
     if ports is not None:
         found["busiest_links"] = utilisation.busiest_links(ports, end_ps, BUSIEST)
@@ -195,6 +200,8 @@ def _sections(summary: Summary) -> list[_Section]:
     sections = [_head(summary)]
     if summary.jobs:
         sections.append(_jobs(summary.jobs))
+    if summary.steps:
+        sections.append(_training(summary.steps))
     if summary.collectives:
         sections.append(_collectives(summary.collectives))
     if summary.sizes and summary.sizes[0].count:
@@ -303,7 +310,7 @@ def _collectives(items: Sequence[CollectiveTimes]) -> _Section:
     rows = [
         (
             item.label,
-            item.operation,
+            item.operation if item.purpose is None else f"{item.operation} ({item.purpose})",
             item.algorithm,
             str(item.ranks),
             bytes_text(item.size_bytes),
@@ -338,6 +345,25 @@ def _jobs(items: Sequence[JobOutcome]) -> _Section:
     ]
     columns = ("job", "ranks", "nodes", "start", "completion", "computing", "communication", "busbw", "by the fabric")
     return _Section("jobs", columns, rows)
+
+
+def _training(items: Sequence[TrainingSteps]) -> _Section:
+    rows = [
+        (
+            item.label,
+            f"{item.count - item.unfinished} of {item.count}",
+            time_text(item.step_ps),
+            time_text(item.compute_ps),
+            time_text(item.exposed_ps),
+            *(time_text(getattr(item, f"{name}_ps")) for name in PURPOSES),
+            *("-" if math.isnan(share) else f"{share:.1%}" for share in (item.bubble_share, item.bubble_ideal)),
+            "-" if math.isnan(item.tokens_per_s) else count_text(item.tokens_per_s),
+            "-" if math.isnan(item.utilisation) else f"{item.utilisation:.1%}",
+        )
+        for item in items
+    ]
+    columns = ("workload", "steps", "step", "computing", "exposed", *PURPOSES, "bubble", "ideal", "tokens/s", "MFU")
+    return _Section("training steps (mean; computing and waiting of a rank)", columns, rows)
 
 
 def _counts(summary: Summary) -> _Section:

@@ -49,9 +49,9 @@ _STATUS_DONE, _STATUS_FAILED = 2, 3
 
 TRACE_LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
-    "flows": ("flows", "collectives", "jobs"),
-    "default": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs"),
-    "packets": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "packets"),
+    "flows": ("flows", "collectives", "jobs", "steps"),
+    "default": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps"),
+    "packets": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps", "packets"),
 }
 """Tables that each trace level writes."""
 

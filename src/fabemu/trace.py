@@ -78,9 +78,13 @@ COLLECTIVES = (
 ALGORITHMS = ("ring", "tree", "halving-doubling", "hierarchical", "doubling", "halving", "direct", "pairwise")
 """Algorithms that they follow."""
 
+PURPOSES = ("tensor", "expert", "pipeline", "data")
+"""What collectives of a training step are for."""
+
 ENUMS: dict[str, tuple[str, ...]] = {
     "collective": COLLECTIVES,
     "algorithm": ALGORITHMS,
+    "purpose": PURPOSES,
     "pause_end": PAUSE_ENDS,
     "drop_cause": DROP_CAUSES,
     "packet_kind": PACKET_KINDS,
@@ -330,6 +334,13 @@ TABLES: dict[str, TableFormat] = {
                 Column("job", "job", "name", "Job that the workload belongs to", nullable=True),
                 Column("operation", "collective", "name", "all-reduce, all-gather, ..."),
                 Column("algorithm", "algorithm", "name", "ring, tree, ..."),
+                Column(
+                    "purpose",
+                    "purpose",
+                    "name",
+                    "In a training step: between tensor, expert, pipeline or data ranks",
+                    nullable=True,
+                ),
                 Column("iteration", "int32", "count", "Runs of the same workload before it"),
                 Column("ranks", "int32", "count", "GPUs that take part"),
                 Column("bytes", "int64", "B", "Size, as nccl-tests counts it"),
@@ -370,6 +381,49 @@ TABLES: dict[str, TableFormat] = {
                     nullable=True,
                 ),
                 Column("busbw_bps", "float64", "bit/s", "Of its collectives, mean over their time", nullable=True),
+            ),
+        ),
+        TableFormat(
+            "steps",
+            "One row per step of a training workload, in the order of the scenario; the table is there if it has any. "
+            "A step ends when its last rank has, and the next one begins then. Times of ranks are means over them.",
+            1024,
+            (
+                Column("label", "label", "name", "Label of its workload"),
+                Column("job", "job", "name", "Job that the workload belongs to", nullable=True),
+                Column("step", "int32", "count", "Steps of the workload before it"),
+                Column("start_ps", "int64", "ps", "It began: the step before it ended", nullable=True),
+                Column("end_ps", "int64", "ps", "The last rank had done with it", nullable=True),
+                Column("step_ps", "int64", "ps", "end_ps - start_ps", nullable=True),
+                Column("compute_ps", "int64", "ps", "A rank computed", nullable=True),
+                Column(
+                    "exposed_ps",
+                    "int64",
+                    "ps",
+                    "A rank did not compute, as it waited for others: the sum of the four columns that follow",
+                    nullable=True,
+                ),
+                Column("tensor_ps", "int64", "ps", "Of it, for all-reduces between tensor ranks", nullable=True),
+                Column("expert_ps", "int64", "ps", "Of it, for tokens on their way to experts or back", nullable=True),
+                Column(
+                    "pipeline_ps",
+                    "int64",
+                    "ps",
+                    "Of it, for another stage, which may itself compute or wait, or at the end for the others",
+                    nullable=True,
+                ),
+                Column("data_ps", "int64", "ps", "Of it, for gradients to be reduced or parameters", nullable=True),
+                Column("bubble_share", "float64", "ratio", "pipeline_ps over step_ps", nullable=True),
+                Column(
+                    "bubble_ideal",
+                    "float64",
+                    "ratio",
+                    "The same if nothing but computing took time: (stages - 1) / (micro-batches + stages - 1)",
+                ),
+                Column("tokens", "int64", "count", "Tokens that it trained on"),
+                Column("tokens_per_s", "float64", "1/s", "Tokens over step_ps", nullable=True),
+                Column("flops", "float64", "FLOP/s", "FLOPs of the model over step_ps and ranks", nullable=True),
+                Column("utilisation", "float64", "ratio", "flops over the peak that the scenario names", nullable=True),
             ),
         ),
         TableFormat(

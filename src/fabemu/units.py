@@ -1,7 +1,8 @@
 """Physical values with their unit, as text, to exact integers and back: the only place that parses units.
 
-Times become picoseconds, rates bit/s, sizes bytes; nothing passes through a float. A value that is no whole number of
-the base unit, or that does not fit the engine's range (below 2**62), is an error, as is a number without a unit.
+Times become picoseconds, rates bit/s, sizes bytes, rates of computation FLOP/s; nothing passes through a float. A value
+that is no whole number of the base unit, or that does not fit the engine's range (below 2**62), is an error, as is a
+number without a unit.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ LENGTH_UNITS = {"mm": Fraction(1, 1000), "cm": Fraction(1, 100), "m": Fraction(1
 RATE_PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 RATE_UNITS = {
     prefix + bits: factor for bits in ("bps", "b/s", "bit/s", "bits/s") for prefix, factor in RATE_PREFIXES.items()
+}
+COMPUTE_PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+COMPUTE_UNITS = {
+    prefix + unit: factor for unit in ("FLOP/s", "FLOPS", "flop/s") for prefix, factor in COMPUTE_PREFIXES.items()
 }
 
 _NUMBER = re.compile(r"([+-]?)(\d+(?:_\d+)*(?:\.\d+(?:_\d+)*)?(?:[eE][+-]?\d{1,4})?)\s*(.*)", re.ASCII | re.DOTALL)
@@ -76,6 +81,23 @@ def parse_rate_bps(value: object) -> int:
     if rate == 0:
         raise UnitError(f'a rate must be above 0: write for example "400Gbps" (found {_shown(value)})')
     return rate
+
+
+def parse_flops(value: object) -> int:
+    """Parse a rate of computation above zero, such as "400TFLOP/s", to FLOP/s.
+
+    Raises
+    ------
+    UnitError
+        Not a text with a unit, zero or negative, no whole number of FLOP/s or too large.
+    """
+    allowed = "GFLOP/s, TFLOP/s or PFLOP/s"
+    flops = _parse(value, "rate of computation", COMPUTE_UNITS, "400TFLOP/s", allowed, "FLOP/s", "TFLOP/s")
+    if flops == 0:
+        raise UnitError(
+            f'a rate of computation must be above 0: write for example "400TFLOP/s" (found {_shown(value)})'
+        )
+    return flops
 
 
 def parse_length_m(value: object) -> Fraction:
@@ -139,6 +161,12 @@ def format_rate(rate_bps: int) -> str:
     if 10**12 <= rate_bps < 10**13 and rate_bps % 10**12:
         units = units[1:]  # 1600Gbps is what people say, not 1.6Tbps
     return _format_decimal(rate_bps, units)
+
+
+def format_flops(flops: int) -> str:
+    """Write FLOP/s exactly in the largest unit that is not above the value: 4 * 10**14 -> "400TFLOP/s"."""
+    units = tuple((f"{prefix}FLOP/s", factor) for prefix, factor in reversed(COMPUTE_PREFIXES.items()))
+    return _format_decimal(flops, units)
 
 
 def format_bytes(size_bytes: int) -> str:

@@ -99,7 +99,7 @@ def extra(text: str) -> str:
         (
             '[[workload]]\nkind = "poison"',
             's.toml:11: workload.1.kind = "poison": must be "flows", "flow-file", "poisson", "incast", "permutation"'
-            ', "all-to-all", "collective" or "transfer"; did you mean "poisson"?',
+            ', "all-to-all", "collective", "transfer" or "training"; did you mean "poisson"?',
         ),
         ("[[workload]]\nload = 1", 's.toml:10: workload.1: key "kind" is missing: it says which workload this is'),
         # Not supported yet
@@ -190,7 +190,7 @@ def extra(text: str) -> str:
         (
             '[trace]\ntables = ["flow"]',
             's.toml:11: trace.tables.0 = "flow": must be "flows", "ports", "pauses", "drops", "events", '
-            '"collectives", "jobs" or "packets"; did you mean "flows"?',
+            '"collectives", "jobs", "steps" or "packets"; did you mean "flows"?',
         ),
         # Ranges
         ("[nic]\ntimeout = 32", "s.toml:11: nic.timeout = 32: must be at most 31"),

@@ -14,6 +14,7 @@ COLUMNS = (
     "job",
     "operation",
     "algorithm",
+    "purpose",
     "ranks",
     "bytes",
     "start_ps",
@@ -34,6 +35,7 @@ class CollectiveTimes:
     job: str | None
     operation: str
     algorithm: str
+    purpose: str | None  # in a training step
     ranks: int
     size_bytes: int
     count: int
@@ -46,8 +48,8 @@ class CollectiveTimes:
 
 
 def by_workload(table: pa.Table) -> list[CollectiveTimes]:
-    """Collectives of every workload, those of one operation, algorithm, number of ranks and size together."""
-    names = {name: dictionary_column(table, name) for name in ("label", "job", "operation", "algorithm")}
+    """Collectives of every workload, those of one operation, algorithm, purpose, number of ranks and size together."""
+    names = {name: dictionary_column(table, name) for name in ("label", "job", "operation", "algorithm", "purpose")}
     keys = [names[name][0] for name in names] + [integer_column(table, name) for name in ("ranks", "bytes")]
     time_ps, ideal_ps = integer_column(table, "time_ps"), integer_column(table, "ideal_ps")
     factor = np.divide(
@@ -66,11 +68,11 @@ def by_workload(table: pa.Table) -> list[CollectiveTimes]:
         chosen = np.flatnonzero(group == number)
         times = time_ps[chosen][time_ps[chosen] >= 0]
         values = rows[chosen[0]]
-        label, job, operation, algorithm = (
+        label, job, operation, algorithm, purpose = (
             names[name][1][index] if index >= 0 else None for name, index in zip(names, values, strict=False)
         )
         median = float(np.median(times)) if len(times) else np.nan
-        algbw = float(values[5]) * 8e12 / median if median > 0 else np.nan
+        algbw = float(values[6]) * 8e12 / median if median > 0 else np.nan
         finite = factor[chosen][~np.isnan(factor[chosen])]
         found.append(
             CollectiveTimes(
@@ -78,8 +80,9 @@ def by_workload(table: pa.Table) -> list[CollectiveTimes]:
                 job=job,
                 operation=str(operation),
                 algorithm=str(algorithm),
-                ranks=int(values[4]),
-                size_bytes=int(values[5]),
+                purpose=purpose,
+                ranks=int(values[5]),
+                size_bytes=int(values[6]),
                 count=len(chosen),
                 unfinished=len(chosen) - len(times),
                 time_ps=median,

@@ -37,14 +37,15 @@ def with_ideal_times(
     scale_up
         (P,) ports of scale-up networks that carry packets.
     """
-    found: dict[tuple[str, str, int], int] = {}
+    found: dict[tuple[str, str, int, int], int] = {}
     result = []
+    chains = None if not graph.collectives else _Chains(graph, plan, ideal_ps)
     for number, item in enumerate(graph.collectives):
-        key = (item.label, item.operation, item.size_bytes)
-        if item.iteration == 0 or key not in found:
-            flows = np.flatnonzero(graph.flows.collective == number)
+        key = (item.label, item.operation, item.size_bytes, item.group)
+        if chains is not None and (item.iteration == 0 or key not in found):
+            flows = chains.flows(number)
             carried_ps = _carried_ps(plan, flows, host_rate_bps, scale_up)
-            found[key] = max(carried_ps, _chain_ps(graph, plan, flows, number, ideal_ps)) if len(flows) else 0
+            found[key] = max(carried_ps, chains.longest_ps(number)) if len(flows) else 0
         result.append(replace(item, ideal_ps=found[key]))
     return tuple(result)
 
@@ -97,37 +98,54 @@ def _starts_at(
     return found
 
 
-def _chain_ps(graph: OperationGraph, plan: Plan, flows: Int64s, number: int, ideal_ps: Int64s) -> int:
-    """Longest chain of the messages of one collective that wait for each other."""
-    place = np.full(len(graph), NONE, dtype=np.int64)
-    place[flows] = np.arange(len(flows))
-    # Recvs stand for their messages, and what is computed of one with them.
-    other = len(graph.flows) + np.flatnonzero(graph.collective == number)
-    recv = other[plan.op_kind[other] == OP_RECV]
-    place[recv] = place[plan.op_peer[recv]]
-    delay_ps = np.zeros(len(flows), dtype=np.int64)
-    calc = np.zeros(len(graph), np.bool_)
-    calc[other[plan.op_kind[other] == OP_CALC]] = True
-    into = np.flatnonzero(calc[graph.after] & (place[graph.before] != NONE))
-    place[graph.after[into]] = place[graph.before[into]]
-    delay_ps[place[graph.after[into]]] = plan.op_duration_ps[graph.after[into]]
-    of_flow = np.zeros(len(graph), np.bool_)
-    of_flow[flows] = True
-    edge = np.flatnonzero(of_flow[graph.after] & (place[graph.before] != NONE))
-    waited, waiter = place[graph.before[edge]], place[graph.after[edge]]
+class _Chains:
+    """Chains of messages that wait for each other, collective by collective."""
 
-    step = graph.flows.step[flows]
-    order = np.argsort(step[waiter], kind="stable")
-    waited, waiter = waited[order], waiter[order]
-    done_ps = ideal_ps[flows] + delay_ps
-    alone_ps = done_ps.copy()
-    edges = np.searchsorted(step[waiter], np.arange(int(step.max()) + 2))
-    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        # Within one step a chain may go on: as often as it is long.
-        while first < last:
-            before = done_ps[waiter[first:last]]
-            after = done_ps[waited[first:last]] + alone_ps[waiter[first:last]]
-            if (after <= before).all():
-                break
-            np.maximum.at(done_ps, waiter[first:last], after)
-    return int(done_ps.max())
+    def __init__(self, graph: OperationGraph, plan: Plan, ideal_ps: Int64s) -> None:
+        """Sort everything by collective once: there may be thousands."""
+        count, message_count = len(graph.collectives), len(graph.flows)
+        number = graph.op_collective
+        self._flow = np.argsort(graph.flows.collective, kind="stable")
+        self._flow_start = np.searchsorted(graph.flows.collective[self._flow], np.arange(count + 1))
+        # Recvs stand for their messages, and what is computed of one with them.
+        stands = np.full(len(graph), NONE, dtype=np.int64)
+        stands[:message_count] = np.arange(message_count)
+        recv = np.flatnonzero((number != NONE) & (plan.op_kind == OP_RECV))
+        stands[recv] = plan.op_peer[recv]
+        delay_ps = np.zeros(message_count, dtype=np.int64)
+        inner = np.flatnonzero((number[graph.after] != NONE) & (number[graph.after] == number[graph.before]))
+        before, after = graph.before[inner], graph.after[inner]
+        into = np.flatnonzero((plan.op_kind[after] == OP_CALC) & (stands[before] != NONE))
+        stands[after[into]] = stands[before[into]]
+        delay_ps[stands[after[into]]] = plan.op_duration_ps[after[into]]
+        edge = np.flatnonzero((after < message_count) & (stands[before] != NONE))
+        waited, waiter = stands[before[edge]], after[edge].astype(np.int64)
+        self._step = graph.flows.step
+        order = np.lexsort((self._step[waiter], number[waiter]))
+        self._waited, self._waiter = waited[order], waiter[order]
+        self._edge_start = np.searchsorted(number[self._waiter], np.arange(count + 1))
+        self._alone_ps = ideal_ps[:message_count] + delay_ps
+
+    def flows(self, number: int) -> Int64s:
+        """Messages of a collective."""
+        return self._flow[self._flow_start[number] : self._flow_start[number + 1]]
+
+    def longest_ps(self, number: int) -> int:
+        """Longest chain of the messages of a collective."""
+        flows = self.flows(number)
+        edges = slice(self._edge_start[number], self._edge_start[number + 1])
+        # Flows of a collective are in the order of their numbers.
+        waited, waiter = (np.searchsorted(flows, end[edges]) for end in (self._waited, self._waiter))
+        alone_ps = self._alone_ps[flows]
+        done_ps = alone_ps.copy()
+        step = self._step[self._waiter[edges]]
+        starts = np.searchsorted(step, np.arange(int(self._step[flows].max()) + 2))
+        for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            # Within one step a chain may go on: as often as it is long.
+            while first < last:
+                before = done_ps[waiter[first:last]]
+                after = done_ps[waited[first:last]] + alone_ps[waiter[first:last]]
+                if (after <= before).all():
+                    break
+                np.maximum.at(done_ps, waiter[first:last], after)
+        return int(done_ps.max())

@@ -81,9 +81,10 @@ class Compiled:
         return self.graph.flows
 
     def tables(self, asked: Sequence[str]) -> tuple[str, ...]:
-        """Tables that a run writes, of those asked for: of collectives and jobs only if there are any."""
+        """Tables that a run writes, of those asked for: of collectives, jobs and steps only if there are any."""
         graph = self.graph
-        without = {name for name, items in (("collectives", graph.collectives), ("jobs", graph.jobs)) if not items}
+        found = (("collectives", graph.collectives), ("jobs", graph.jobs), ("steps", graph.tracks))
+        without = {name for name, items in found if not items}
         return tuple(name for name in asked if name not in without)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ ROW_BYTES = {
     "events": 40,
     "collectives": 200,
     "jobs": 200,
+    "steps": 200,
 }
 """Bytes of a row on disk after compression, by table, as measured in runs with thousands of rows."""
 
@@ -216,9 +218,13 @@ def _chained_ps(compiled: Compiled) -> float:
     if not len(graph.kind):
         return 0.0
     labels = {label: index for index, label in enumerate(compiled.labels)}
-    end_ps = np.zeros(len(labels))
+    # Groups of one workload run beside each other.
+    of_group: dict[tuple[str, int], int] = defaultdict(int)
     for item in graph.collectives:
-        end_ps[labels[item.label]] += max(0, item.ideal_ps)
+        of_group[item.label, item.group] += max(0, item.ideal_ps)
+    end_ps = np.zeros(len(labels))
+    for (label, _), total_ps in of_group.items():
+        end_ps[labels[label]] = max(end_ps[labels[label]], total_ps)
     of_op = graph.op_label_id
     starts = np.zeros(len(labels))
     np.maximum.at(starts, of_op, plan.op_start_ps.astype(np.float64))
@@ -315,6 +321,7 @@ def _rows(compiled: Compiled, moving: Movement, tables: Sequence[str]) -> dict[s
         "flows": float(np.count_nonzero(plan.is_message)),
         "collectives": float(len(graph.collectives)),
         "jobs": float(len(graph.jobs)),
+        "steps": float(sum(track.steps for track in graph.tracks)),
         "ports": flows.rows,
         "pauses": pausing * _PAUSES_PER_PACKET if plan.class_lossless.any() else 0.0,
         "drops": 0.0,

@@ -125,11 +125,11 @@ class Trace(Table):
     interval: IntervalOrOff = optional(
         "100us", description="sampling interval of the ports table, at least 100ns; off: no ports table"
     )
-    tables: tuple[Literal["flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "packets"], ...] = (
-        optional(
-            ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs"),
-            description="tables to write; packets (every transmission) only on request, collectives and jobs if any",
-        )
+    tables: tuple[
+        Literal["flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps", "packets"], ...
+    ] = optional(
+        ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps"),
+        description="tables to write; packets (every transmission) only on request, collectives, jobs and steps if any",
     )
 
 

@@ -223,6 +223,8 @@ IntervalOrOff = Annotated[int | Literal["off"], _time(minimum=100_000, words=("o
 """Picoseconds, at least 100 ns: shorter samples say nothing that packets do not, in far more bytes."""
 Rate = Annotated[int, Quantity(units.parse_rate_bps, units.format_rate, "bit/s", "400Gbps", maximum=RATE_LIMIT_BPS)]
 """bit/s, above zero."""
+Flops = Annotated[int, Quantity(units.parse_flops, units.format_flops, "FLOP/s", "400TFLOP/s")]
+"""FLOP/s, above zero."""
 Size = Annotated[int, _size()]
 """Bytes, zero or more."""
 Size32 = Annotated[int, _size(maximum=2**32 - 1)]

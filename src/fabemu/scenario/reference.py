@@ -34,7 +34,14 @@ stop = "1ms"
 """
 """A complete scenario: everything else has a default."""
 
-_NOUNS = {"ps": "time", "bytes": "size", "bit/s": "rate", "m (Fraction)": "length", "ratio (Fraction)": "ratio"}
+_NOUNS = {
+    "ps": "time",
+    "bytes": "size",
+    "bit/s": "rate",
+    "FLOP/s": "rate of computation",
+    "m (Fraction)": "length",
+    "ratio (Fraction)": "ratio",
+}
 
 
 def scenario_schema() -> dict[str, Any]:
@@ -92,6 +99,7 @@ Physical values are texts with a unit; a bare number in their place is an error.
 | time | `"1.5us"` | ps, ns, us, ms, s | int, ps |
 | rate | `"400Gbps"` | bps, kbps, Mbps, Gbps, Tbps, also b/s, bit/s; decimal | int, bit/s |
 | size | `"64KiB"` | B, kB (also KB), MB, GB, TB are decimal; KiB, MiB, GiB, TiB binary | int, bytes |
+| rate of computation | `"400TFLOP/s"` | FLOP/s, with k, M, G, T, P; also TFLOPS | int, FLOP/s |
 | length | `"120m"` | mm, cm, m, km | Fraction, m |
 | ratio | `0.125`, `"1/8"`, `"2:1"` | | Fraction, or float where it is a probability, share or load |
 

@@ -42,7 +42,6 @@ UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
         "powertcp": "PowerTCP",
     },
     ("workload", "kind"): {
-        "training": "training steps",
         "trace": "imported traces of operations",
         "goal": "GOAL traces",
     },

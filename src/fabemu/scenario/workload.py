@@ -7,33 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict, model_validator
 
+from fabemu.scenario.participation import Spread, Workload
 from fabemu.scenario.quantity import Count, Duration, HostSet, Load, Rate, Size, Text, Time, named
 from fabemu.scenario.table import Broken, Table, optional
-from fabemu.units import format_time
-
-
-class _Workload(Table):
-    """What all workloads have in common."""
-
-    label: Text | None = optional(
-        None, description="name in the traces; default: the kind, numbered if there are several"
-    )
-    class_name: Text | None = optional(
-        None,
-        alias="class",
-        description="traffic class; default: the lossless class of highest priority that does not carry CNPs",
-    )
-    verb: Literal["write", "send", "read"] = optional(
-        "write", description="RDMA WRITE or SEND: src sends to dst; READ: src reads from dst"
-    )
-    job: Text | None = optional(None, description="job whose hosts take part and from whose arrival times count")
-    start: Time = optional("0us", description="the workload begins")
-    stop: Time | None = optional(None, description="no flow starts at this time or later")
-
-    def rules(self) -> Iterator[Broken]:
-        """Yield what is wrong between the keys."""
-        if self.stop is not None and self.stop <= self.start:
-            yield ("stop",), f"must be after start = {format_time(self.start)}"
+from fabemu.scenario.training import Training
 
 
 class Flow(Table):
@@ -57,7 +34,7 @@ class Flow(Table):
             yield ("dst",), f'host "{self.src}" sends to itself'
 
 
-class Flows(_Workload):
+class Flows(Workload):
     """Explicit flows."""
 
     kind: Literal["flows"] = "flows"
@@ -70,7 +47,7 @@ class Flows(_Workload):
             yield ("flow",), "there is no flow: add at least one [[workload.flow]]"
 
 
-class FlowFile(_Workload):
+class FlowFile(Workload):
     """Flows from a CSV or Arrow file.
 
     Columns: src, dst, bytes, and start_ps, start (with unit) or start_s; optional sport, qp, class and verb.
@@ -80,13 +57,7 @@ class FlowFile(_Workload):
     path: Text = Field(description="the file, beside the scenario")
 
 
-class _Spread(_Workload):
-    """A workload over a set of hosts."""
-
-    hosts: HostSet = optional("all", description="hosts that take part")
-
-
-class Poisson(_Spread):
+class Poisson(Spread):
     """Open-loop arrivals: independent Poisson processes, one per sender, to uniformly drawn receivers."""
 
     kind: Literal["poisson"] = "poisson"
@@ -96,7 +67,7 @@ class Poisson(_Spread):
     destinations: HostSet | None = optional(None, description="receivers, if not hosts")
 
 
-class Incast(_Workload):
+class Incast(Workload):
     """Many senders to one receiver at the same time, in waves."""
 
     kind: Literal["incast"] = "incast"
@@ -138,7 +109,7 @@ def _only_name(hosts: str | tuple[str, ...] | None) -> str | None:
     return None if hosts is None or hosts == "all" or any(sign in hosts for sign in ":*?[") else hosts
 
 
-class Permutation(_Spread):
+class Permutation(Spread):
     """Every host sends to one other host, and receives from one."""
 
     kind: Literal["permutation"] = "permutation"
@@ -150,7 +121,7 @@ class Permutation(_Spread):
     shift: Annotated[int, Strict(), Field(ge=1)] = Field(1, description="of pattern = shift")
 
 
-class AllToAll(_Spread):
+class AllToAll(Spread):
     """Every host sends to every other host."""
 
     kind: Literal["all-to-all"] = "all-to-all"
@@ -161,7 +132,7 @@ class AllToAll(_Spread):
     )
 
 
-class Collective(_Spread):
+class Collective(Spread):
     """A collective of NCCL, once or again and again."""
 
     kind: Literal["collective"] = "collective"
@@ -271,7 +242,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
 """Algorithms of every operation, besides "auto"."""
 
 
-class Transfer(_Workload):
+class Transfer(Workload):
     """Bulk data between two sets of hosts: checkpoints to storage, data sets from it, caches from prefill to decode."""
 
     kind: Literal["transfer"] = "transfer"
@@ -296,6 +267,6 @@ class Transfer(_Workload):
 
 
 AnyWorkload = Annotated[
-    Flows | FlowFile | Poisson | Incast | Permutation | AllToAll | Collective | Transfer,
+    Flows | FlowFile | Poisson | Incast | Permutation | AllToAll | Collective | Transfer | Training,
     Field(discriminator="kind"),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from fabemu.workload.flow import NONE
 from fabemu.workload.graph import Collective, GraphBuilder, OperationGraph
 from fabemu.workload.placement import ranks_of_nodes
 from fabemu.workload.program import Program
+
+if TYPE_CHECKING:
+    from fabemu.topology.fabric import Fabric
 
 _BY_NODE = ("ring", "tree", "hierarchical")
 
@@ -153,28 +156,74 @@ def _copies(table: workload.Collective, context: WorkloadContext, count: int) ->
 def _reduction(
     table: workload.Collective, context: WorkloadContext, hosts: np.ndarray, options: dict[str, Any]
 ) -> tuple[Schedule, str]:
-    size, count = table.size or 0, len(hosts)
-    order, per_node = ranks_of_nodes(context.fabric, hosts)
+    if table.operation in ("broadcast", "reduce"):
+        options["root"] = table.root
+    try:
+        return reduction_schedule(
+            table.operation,
+            table.algorithm,
+            table.size or 0,
+            hosts,
+            context.fabric,
+            by_node=table.order == "node",
+            chunk_bytes=table.chunk,
+            **options,
+        )
+    except UnevenNodesError as error:
+        raise context.error("algorithm", str(error), f'"{table.algorithm}"') from None
+
+
+class UnevenNodesError(ValueError):
+    """An algorithm wants as many ranks on every node."""
+
+
+def reduction_schedule(
+    operation: str,
+    algorithm: str,
+    size_bytes: int,
+    hosts: np.ndarray,
+    fabric: Fabric,
+    *,
+    by_node: bool = True,
+    **options: Any,
+) -> tuple[Schedule, str]:
+    """The schedule of an all-reduce, all-gather, reduce-scatter, broadcast or reduce, and its algorithm.
+
+    Parameters
+    ----------
+    operation, algorithm
+        As a scenario names them.
+    size_bytes
+        As nccl-tests counts it.
+    hosts
+        (R,) of the ranks.
+    fabric
+        Where servers are.
+    by_node
+        Whether rings and trees go node by node.
+    options
+        Further parameters of the functions of `fabemu.collectives.operations`.
+
+    Raises
+    ------
+    UnevenNodesError
+        The algorithm is hierarchical and nodes differ in their ranks.
+    ValueError
+        These ranks cannot do it so.
+    """
+    named, count = operation.replace("-", "_"), len(hosts)
+    order, per_node = ranks_of_nodes(fabric, hosts)
     several = per_node is not None and 1 < per_node < count
-    algorithm = operations.chosen_algorithm(
-        table.operation.replace("-", "_"),
-        table.algorithm.replace("-", "_"),
-        count,
-        size,
-        per_node if several else None,
+    chosen = operations.chosen_algorithm(
+        named, algorithm.replace("-", "_"), count, size_bytes, per_node if several else None
     )
-    if algorithm == "hierarchical":
+    if chosen == "hierarchical":
         if per_node is None:
-            raise context.error(
-                "algorithm", "needs as many ranks on every node: use ring, or another placement", '"hierarchical"'
-            )
+            raise UnevenNodesError("needs as many ranks on every node: use ring, or another placement")
         options |= {"ranks_per_node": per_node, "ring_order": order}
-    elif table.order == "node" and algorithm in _BY_NODE:
+    elif by_node and chosen in _BY_NODE:
         options["ring_order"] = order
         if several:
             options["ranks_per_node"] = per_node
-    build = getattr(operations, table.operation.replace("-", "_"))
-    if table.operation in ("broadcast", "reduce"):
-        options["root"] = table.root
-    schedule: Schedule = build(count, size, algorithm=algorithm, chunk_bytes=table.chunk, **options)
-    return schedule, algorithm.replace("_", "-")
+    schedule: Schedule = getattr(operations, named)(count, size_bytes, algorithm=chosen, **options)
+    return schedule, chosen.replace("_", "-")

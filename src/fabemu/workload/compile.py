@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabemu.errors import Problem, ScenarioError
+from fabemu.scenario.training import Training
 from fabemu.scenario.workload import AllToAll, Collective, Flows, Incast, Permutation, Poisson, Transfer
 from fabemu.workload.all_to_all import all_to_all_flows
 from fabemu.workload.collective import collective_graph
@@ -22,6 +23,7 @@ from fabemu.workload.incast import incast_flows
 from fabemu.workload.permutation import permutation_flows
 from fabemu.workload.placement import place_jobs
 from fabemu.workload.poisson import poisson_flows
+from fabemu.workload.training import training_graph
 from fabemu.workload.transfer import transfer_flows
 
 if TYPE_CHECKING:
@@ -113,6 +115,8 @@ def _part(table: Any, context: WorkloadContext) -> FlowTable | OperationGraph:
             return transfer_flows(table, context)
         case Collective():
             return collective_graph(table, context)
+        case Training():
+            return training_graph(table, context)
     # Not before it is needed: reading files brings in a good part of pyarrow.
     from fabemu.workload.flow_file import file_flows
 
@@ -138,4 +142,7 @@ def _arriving(part: FlowTable | OperationGraph, context: WorkloadContext) -> Flo
         return part
     flows = part.flows if isinstance(part, OperationGraph) else part
     flows = replace(flows, start_ps=flows.start_ps + delay_ps)
-    return replace(part, flows=flows, start_ps=part.start_ps + delay_ps) if isinstance(part, OperationGraph) else flows
+    if not isinstance(part, OperationGraph):
+        return flows
+    tracks = tuple(replace(track, start_ps=track.start_ps + delay_ps) for track in part.tracks)
+    return replace(part, flows=flows, start_ps=part.start_ps + delay_ps, tracks=tracks)

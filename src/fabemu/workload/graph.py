@@ -25,6 +25,54 @@ class Collective:
     size_bytes: int  # as nccl-tests counts it
     bus_factor: float  # bus bandwidth = bus_factor x size / time
     ideal_ps: int = NONE  # time that its bound allows; NONE = unknown
+    purpose: str | None = None  # of a training step's: what it is for, one of PURPOSES of `fabemu.trace`
+    group: int = 0  # of the ranks, among those of the workload that do the same beside each other
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepTrack:
+    """The steps of a training workload: what each of its ranks computes, one thing after the other.
+
+    Attributes
+    ----------
+    label
+        Of the workload.
+    start_ps
+        It begins.
+    rank_count
+        Its ranks.
+    steps
+        Their number.
+    stages, micro_batches
+        Of the pipeline.
+    tokens
+        Of a step.
+    flops
+        FLOPs of a step, of all ranks, forward and backward.
+    peak_flops
+        FLOP/s of a rank to which the utilisation refers; None: unknown.
+    calc
+        (K,) int64, its calcs, counted among the operations that are no messages.
+    rank, step
+        (K,) int32, of each; those of one rank in their order.
+    purpose
+        (K,) int8, what its rank may have waited for since the calc before: index into PURPOSES of `fabemu.trace`, or -1
+        if it did not wait.
+    """
+
+    label: str
+    start_ps: int
+    rank_count: int
+    steps: int
+    stages: int
+    micro_batches: int
+    tokens: int
+    flops: int
+    peak_flops: int | None
+    calc: NDArray[np.int64]
+    rank: NDArray[np.int32]
+    step: NDArray[np.int32]
+    purpose: NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +114,8 @@ class OperationGraph:
         By their numbers.
     jobs
         In the order of the scenario.
+    tracks
+        Of its training workloads.
     """
 
     flows: FlowTable
@@ -80,6 +130,7 @@ class OperationGraph:
     after: NDArray[np.int32] = field(default=None, metadata={"dtype": "i4"})  # type: ignore[arg-type]
     collectives: tuple[Collective, ...] = ()
     jobs: tuple[PlacedJob, ...] = ()
+    tracks: tuple[StepTrack, ...] = ()
 
     def __post_init__(self) -> None:
         """Convert the columns to their types and make them read-only."""
@@ -173,8 +224,8 @@ class GraphBuilder:
         for name, values in (("before", before), ("after", after)):
             self._edges[name].append(np.asarray(values, dtype=np.int64))
 
-    def build(self, collectives: Sequence[Collective] = ()) -> OperationGraph:
-        """The graph."""
+    def build(self, collectives: Sequence[Collective] = (), tracks: Sequence[StepTrack] = ()) -> OperationGraph:
+        """The graph; tracks have the numbers of calcs as `calcs` gives them."""
         sends = {name: _whole(self._sends.get(name), dtype) for name, dtype in _SEND_COLUMNS.items()}
         lane = sends.pop("lane")
         others = {name: _whole(self._others.get(name), dtype) for name, dtype in _OTHER_COLUMNS.items()}
@@ -196,7 +247,8 @@ class GraphBuilder:
             step=sends["step"],
             label=self._label,
         )
-        return OperationGraph(flows=flows, collectives=tuple(collectives), **columns)
+        own = tuple(replace(track, calc=track.calc - _OTHERS) for track in tracks)
+        return OperationGraph(flows=flows, collectives=tuple(collectives), tracks=own, **columns)
 
     def _add(self, **columns: np.ndarray | int) -> np.ndarray:
         count = self._append(self._others, columns, _OTHER_COLUMNS)
@@ -244,6 +296,7 @@ def join(parts: Sequence[FlowTable | OperationGraph]) -> OperationGraph:
         item.name: [np.zeros(0, item.metadata["dtype"])] for item in fields(OperationGraph) if "dtype" in item.metadata
     }
     collectives: list[Collective] = []
+    tracks: list[StepTrack] = []
     flow_base, op_base, collective_base = 0, len(flows), 0
     for graph in graphs:
         own = len(graph.flows)
@@ -261,8 +314,9 @@ def join(parts: Sequence[FlowTable | OperationGraph]) -> OperationGraph:
                 values = np.where(values == NONE, NONE, values + collective_base)
             collected.append(values)
         collectives.extend(graph.collectives)
+        tracks.extend(replace(track, calc=track.calc + op_base - len(flows)) for track in graph.tracks)
         collective_base += len(graph.collectives)
         flow_base += own
         op_base += len(graph.kind)
     joined: dict[str, Any] = {name: np.concatenate(collected) for name, collected in columns.items()}
-    return OperationGraph(flows=flows, collectives=tuple(collectives), **joined)
+    return OperationGraph(flows=flows, collectives=tuple(collectives), tracks=tuple(tracks), **joined)

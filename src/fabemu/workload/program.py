@@ -60,7 +60,7 @@ class Program:
         qps: int = 1,
         element_bytes: int = 1,
         reduce_rate_bps: int | None = None,
-        collective: int = NONE,
+        collective: Int64s | int = NONE,
     ) -> tuple[Int64s, Int64s]:
         """Have ranks run a schedule.
 
@@ -81,7 +81,7 @@ class Program:
         reduce_rate_bps
             Rate at which what is received is added to what is there; None: at once.
         collective
-            Number of the collective, for tables.
+            Number of the collective, for tables; (S,) if several groups run side by side.
 
         Returns
         -------
@@ -96,8 +96,11 @@ class Program:
         lane = lanes + schedule.channel.astype(np.int64) * qps
         if qps > 1:
             lane += _number_in_run(schedule, whole)
-        send = builder.sends(host[src], host[dst], schedule.bytes, lane=lane, collective=collective, step=schedule.step)
-        recv = builder.recvs(host[dst], send, collective=collective)
+        number = np.broadcast_to(collective, (len(ranks),))
+        send = builder.sends(
+            host[src], host[dst], schedule.bytes, lane=lane, collective=number[src], step=schedule.step
+        )
+        recv = builder.recvs(host[dst], send, collective=number[dst])
         begun = np.flatnonzero(after[dst] != NONE)
         builder.edges(after[dst[begun]], recv[begun])
         waits = np.diff(schedule.wait_start) > 0
@@ -111,7 +114,7 @@ class Program:
             calc = builder.calcs(
                 host[dst[adds]],
                 np.rint(length_ps * self.slowdown[ranks[dst[adds]]]).astype(np.int64),
-                collective=collective,
+                collective=number[dst[adds]],
             )
             builder.edges(recv[adds], calc)
             arrived = recv.copy()
@@ -124,6 +127,55 @@ class Program:
         last_in = np.flatnonzero(~awaited)
         last_out = _last_of_each(src, dst, lane)
         return np.concatenate([arrived[last_in], send[last_out]]), np.concatenate([dst[last_in], src[last_out]])
+
+    def send(
+        self,
+        src: Int64s,
+        dst: Int64s,
+        size_bytes: Int64s | int,
+        after: Int64s,
+        *,
+        lanes: int,
+        qps: int = 1,
+        element_bytes: int = 1,
+        collective: Int64s | int = NONE,
+    ) -> tuple[Int64s, Int64s]:
+        """Have each rank of `src` send to the one of `dst` beside it, after the operation beside it.
+
+        The other parameters are those of `run`, `collective` by message.
+
+        Returns
+        -------
+        recv, place
+            Operations that end it at the receivers, (n,), and the place of each in `dst`, (n,).
+        """
+        count = len(src)
+        size = np.broadcast_to(size_bytes, (count,))
+        # As `split` cuts: parts of equal elements, rounded up, the last one what is left.
+        elements = -(-size // element_bytes)
+        part_bytes = -(-elements // qps) * element_bytes
+        part = np.arange(qps)[:, None]
+        cut = np.clip(size - part * part_bytes, 0, part_bytes)
+        keep = (cut > 0) | (part == 0)
+        number, place = np.nonzero(keep)
+        sent = self._builder.sends(
+            self.hosts[src[place]],
+            self.hosts[dst[place]],
+            cut[keep],
+            lane=lanes + number,
+            collective=np.broadcast_to(collective, (count,))[place],
+            step=0,
+        )
+        waits = np.flatnonzero(after[place] != NONE)
+        self._builder.edges(after[place[waits]], sent[waits])
+        recv = self._builder.recvs(
+            self.hosts[dst[place]], sent, collective=np.broadcast_to(collective, (count,))[place]
+        )
+        return recv, place
+
+    def hold(self, before: Int64s, after: Int64s) -> None:
+        """Have each operation of `after` wait for the one of `before` beside it, of the same rank."""
+        self._builder.edges(before, after)
 
     def join(
         self,

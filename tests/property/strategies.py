@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 
 from fabemu.plan import (
+    BALANCE_LEAST_LOADED,
     BALANCE_LEAST_LOADED_FLOW,
+    BALANCE_SPRAY,
     CC_DCQCN_ADAPTER,
     CC_DCQCN_PAPER,
     CC_FIXED,
@@ -63,12 +66,14 @@ def example_settings(share: float = 1.0) -> settings:
     )
 
 
+KINDS = ("single", "single", "chain", "dumbbell", "leaf-spine", "leaf-spine", "graph", "graph", "back")
+"""Of fabrics."""
+
+
 @st.composite
-def fabrics(draw: st.DrawFn) -> tuple[str, int, int, list[tuple[int, int]]]:
+def fabrics(draw: st.DrawFn, kinds: Sequence[str] = KINDS) -> tuple[str, int, int, list[tuple[int, int]]]:
     """(kind, hosts, switches, cables as node pairs); hosts first."""
-    kind = draw(
-        st.sampled_from(["single", "single", "chain", "dumbbell", "leaf-spine", "leaf-spine", "graph", "graph", "back"])
-    )
+    kind = draw(st.sampled_from(kinds))
     small = st.integers(1, 3)
     pairs: list[tuple[int, int]] = []
     if kind == "single":
@@ -258,8 +263,10 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset
     if some < 2:
         features = frozenset(name for name in sorted(features) if some and draw(st.sampled_from([False, False, True])))
     features |= always
+    # Where next hops are to be chosen there must be several.
+    kinds = ("dumbbell", "leaf-spine", "leaf-spine", "graph") if "balance" in always else KINDS
     is_ring = "deadlock" in features and draw(st.sampled_from([False, False, True]))
-    kind, hosts, switch_count, node_pairs = draw(incidents.rings() if is_ring else fabrics())
+    kind, hosts, switch_count, node_pairs = draw(incidents.rings() if is_ring else fabrics(kinds))
     wires = draw(cables(node_pairs))
     wiring = Wiring(hosts, switch_count, wires)
     reach = [wiring.distances(host) for host in range(hosts)]
@@ -286,7 +293,8 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset
     for index, spec in enumerate(specs if features & incidents.OPTIONS else ()):
         specs[index] = draw(incidents.switch_options(spec, features, scale))
     if "balance" in features:
-        policies = st.sampled_from([*range(BALANCE_LEAST_LOADED_FLOW + 1)])
+        by_packet = [BALANCE_SPRAY, BALANCE_LEAST_LOADED] if "balance" in always else []
+        policies = st.sampled_from([*range(BALANCE_LEAST_LOADED_FLOW + 1), *by_packet])
         gaps = st.sampled_from([0, 1, unit, 3 * unit, 10 * unit, 100 * unit])
         entries = st.sampled_from([1, 2, 3, 64, 4096])
         specs = [
@@ -295,7 +303,7 @@ def plans(draw: st.DrawFn, features: frozenset[str] = IN_CORE, always: frozenset
         ]
         wires = [replace(wire, weight=draw(st.sampled_from([1, 1, 2, 5, 1000]))) for wire in wires]
     profiles = [draw(nics(unit, rate, frame_max)) for _ in range(draw(st.integers(1, 2)))]
-    if "selective" in features and draw(st.booleans()):
+    if "selective" in features and ("selective" in always or draw(st.booleans())):
         window = draw(st.sampled_from([1, 2, 7, 64, 1024]))
         reorder = draw(st.sampled_from([1, 1, 2, 5, 64, 4096]))
         profiles = [replace(profile, selective=1, selective_window=window, reorder=reorder) for profile in profiles]

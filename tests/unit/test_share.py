@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_memory_of_mailboxes_counts(plan):
     assert shared.memory_bytes()["links"] >= alone.memory_bytes()["links"]
 
 
-SENDERS = 24
+SENDERS = 8
 ACTIONS = ("action_time_ps", "action_kind", "action_target", "action_mask", "action_value")
 
 
@@ -155,3 +156,33 @@ def test_a_stall_is_judged_from_the_latest_hop_whoever_is_visited_last():
             pass
         digests.add(engine.digest)
     assert len(digests) == 1
+
+
+def test_an_engine_is_used_by_one_thread_at_a_time():
+    """What another thread asks for while one is stepping is refused, and the run goes on as if nothing had been."""
+    scenario = {"fabric": FABRIC, "workload": [{"kind": "permutation", "size": "200MB"}]}
+    plan = compile_plan(scenario_from_dict(scenario)).plan
+    engine = Engine(plan)
+    began, refused = threading.Event(), []
+
+    def step():
+        began.set()
+        engine.run(1 << 60, 3_000_000)
+
+    thread = threading.Thread(target=step)
+    thread.start()
+    began.wait()
+    while thread.is_alive():
+        for use in (lambda: engine.run(1 << 60, 1), engine.drain, engine.ops, engine.finish):
+            try:
+                if not thread.is_alive():
+                    break
+                use()
+            except RuntimeError as error:
+                refused.append(str(error))
+        if len(refused) >= 4:
+            break
+    thread.join()
+    assert refused and all("another thread" in text for text in refused)
+    assert engine.run(1 << 60, 1_000) == 0
+    assert [held for _, held, _ in engine.verify()].count(False) == 0

@@ -124,6 +124,7 @@ cdef class Engine:
     cdef bint finished
     cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
+    cdef bint busy                # a thread of Python's is in `run`, without the GIL
 
     def __cinit__(self, plan, *, bint packets=0, bint express=1, bint shortcuts=1, int window_divisor=1, int threads=1):
         cdef const plan_t* p
@@ -172,6 +173,7 @@ cdef class Engine:
         cdef engine_t* e = self.e
         cdef crew_t* crew = <crew_t*>e.crew
         cdef int32_t count
+        self._refuse_a_second_thread()
         owners = np.asarray(owners)
         if (owners.shape != (e.plan.node_count,) or owners.dtype.kind not in "iu" or owners.min(initial=0) < 0
                 or owners.max(initial=0) >= e.worker_count):
@@ -443,17 +445,21 @@ cdef class Engine:
         ------
         MemoryError
             The core ran out of memory.
+        RuntimeError
+            Another thread is in this method; so say all methods that need the engine to stand still.
         """
         cdef ps_t stop = min(stop_ps, FOREVER)
         cdef int64_t limit = min(self.e.worker.packet_hops + max(1, budget), 1 << 62)
         cdef int32_t status
         cdef engine_t* e = self.e
+        self._refuse_a_second_thread()
         if self.finished:
             raise ValueError("the run is finished")
         if e.fault.code != FAULT_NONE:
             return FAULTED
         if self.last_status == DEADLOCKED:
             return DEADLOCKED
+        self.busy = True
         with nogil:
             if e.creation != NULL:
                 status = run_creation(e, <creation_t*>e.creation, stop, limit)
@@ -461,10 +467,15 @@ cdef class Engine:
                 status = run_heap(e, stop, limit)
             else:
                 status = run_windows(e, stop, limit, patience_s)
+        self.busy = False
         self.last_status = status
         if e.fault.code == FAULT_MEMORY:
             raise EngineMemoryError("the engine ran out of memory")
         return status
+
+    cdef _refuse_a_second_thread(self):
+        if self.busy:
+            raise RuntimeError("the engine is being stepped by another thread: let one thread use it at a time")
 
     @property
     def windows(self):
@@ -556,6 +567,7 @@ cdef class Engine:
             Tables ``flows``, ``ports``, ``pauses``, ``drops``, ``packets``, ``events``; see docs/TRACES.md.
         """
         cdef worker_t* w = self.e.worker
+        self._refuse_a_second_thread()
         flows = self._take(&w.flows, _FLOW)
         ports = self._take(&w.ports, _PORT)
         table = np.empty(len(ports), dtype=[
@@ -597,6 +609,7 @@ cdef class Engine:
         cdef int32_t qp, index, op, receiver
         cdef uint64_t start, length, sent
         cdef qp_t* q
+        self._refuse_a_second_thread()
         status = np.empty(e.plan.op_count, dtype="u1")
         cdef size_t address = status.ctypes.data
         memcpy(<void*>address, e.op_status, e.plan.op_count)
@@ -652,6 +665,7 @@ cdef class Engine:
         cdef ps_t end_ps = self.now_ps
         cdef int32_t port, klass, index
         cdef pause_t* pause
+        self._refuse_a_second_thread()
         if self.finished:
             return
         self.finished = True

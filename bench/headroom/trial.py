@@ -21,6 +21,7 @@ from bench.headroom.traffic import FIRST_PS, Traffic
 from fabemu.compile.traffic import compile_traffic
 from fabemu.plan import ACTION_STORM, VERB_SEND, VERB_WRITE, Plan
 from fabemu.workload.flow import FlowTable
+from fabemu.workload.graph import OperationGraph
 
 _SENDER, _REVERSE, _RECEIVER = range(3)
 _RUNNING, _DATA = 0, 0
@@ -126,7 +127,7 @@ class Bench:
             action_kind=np.full(count, ACTION_STORM),
             action_target=np.full(count, self._receiver),
             action_mask=np.full(count, 1 << self._class),
-            **compile_traffic(flows, plan.seed, plan.host_count, truncate_ns=False),
+            **compile_traffic(OperationGraph(flows=flows), plan.seed, plan.host_count, truncate_ns=False),
         )
 
 

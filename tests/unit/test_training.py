@@ -10,6 +10,7 @@ import pytest
 import fabemu
 from fabemu.collectives.bounds import payload_bps, ring_all_reduce_ps
 from fabemu.compile import compile_plan
+from fabemu.cost.size import counts_of_scenario
 from fabemu.errors import ScenarioError
 from fabemu.scenario import scenario_from_dict
 from fabemu.scenario.training import MODELS, ModelShape
@@ -389,6 +390,10 @@ def test_a_run_without_training_has_no_steps(tmp_path) -> None:
         ({"flops": "400Gbps", "forward_time": None}, "is not a unit of rate of computation"),
         ({"tensor": 4, "tensor_algorithm": "ring", "stop": "5us"}, "use steps"),
         ({"verb": "read"}, "training writes or sends"),
+        ({"steps": 1_000_000, "micro_batches": 1000}, "is 4,000,000,000: at most 10,000,000 are built"),
+        ({"forward_time": "1000000s", "micro_batches": 10}, "more than 2^62 ps"),
+        ({"forward_time": None, "flops": "1FLOP/s", "sequence": 10**6}, "flops: computing takes more than 2^62 ps"),
+        ({"sequence": 10**6, "micro_batch": 10**6, "element": 10**6}, "micro_batch: makes messages of up to"),
         ({"schedule": "interleaved"}, '"1f1b" or "gpipe"'),
     ],
 )
@@ -399,6 +404,27 @@ def test_what_does_not_fit_is_said(change, words) -> None:
     with pytest.raises(ScenarioError) as caught:
         compile_plan(scenario_from_dict(scenario(training(**change))))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("purpose", "degrees"), [("tensor", {"tensor": 4}), ("data", {"data": 4})])
+def test_hierarchical_all_reduces_need_even_nodes(purpose, degrees) -> None:
+    hosts = ["n0g0", "n0g1", "n0g2", "n1g0"]
+    table = training(hosts=hosts, **degrees, **{f"{purpose}_algorithm": "hierarchical"})
+    with pytest.raises(ScenarioError, match=f"{purpose}_algorithm.*as many ranks on every node"):
+        compile_plan(scenario_from_dict(scenario(table, RAIL, scale_up={})))
+
+
+def test_a_size_is_known_before_anything_is_built() -> None:
+    """No more messages than there are, and nearly all of those between experts and stages."""
+    shape = {**SMALL, "experts": 4, "top_k": 2}
+    for degrees in ({"tensor": 2, "pipeline": 2, "expert": 2}, {"expert": 4}, {"pipeline": 4}, {"tensor": 8}):
+        table = scenario_from_dict(scenario(training(shape=shape, **degrees, micro_batches=3, steps=2)))
+        compiled = compile_plan(table)
+        purposes = [compiled.graph.collectives[number].purpose for number in compiled.flows.collective]
+        counted = counts_of_scenario(table).messages
+        exact = sum(purpose in ("expert", "pipeline") for purpose in purposes)
+        assert exact <= counted <= len(compiled.flows)
+        assert counted > exact or degrees.get("tensor", 1) == 1
 
 
 def test_rates_of_computation() -> None:

@@ -32,6 +32,7 @@ from fabemu.scenario.fabric import (
     Torus,
 )
 from fabemu.scenario.model import Scenario
+from fabemu.scenario.training import Training
 from fabemu.scenario.workload import AllToAll, Flows, Incast, Permutation, Poisson
 
 _SURE = 0.9  # of the flows of a Poisson process: their number is drawn
@@ -186,10 +187,25 @@ def _messages(scenario: Scenario, host_count: int, base_dir: Path) -> tuple[int,
                 senders = table.fan_in or selected(table.senders or (), host_count - 1)
                 count = selected(table.receivers or (), host_count) * senders * table.waves
                 messages, pairs = messages + count, pairs + count
+            case Training():
+                count = _step_messages(scenario, table, host_count) * table.steps
+                messages, pairs = messages + count, pairs + min(count, 1)
             case Poisson():
                 count = _arrivals(scenario, table, host_count, base_dir)
                 messages, pairs = messages + count, pairs + count
     return messages, pairs
+
+
+def _step_messages(scenario: Scenario, table: Training, host_count: int) -> int:
+    """Messages of a step: between stages, and those that no algorithm of a collective does without."""
+    job = next((job for job in scenario.job if job.name == table.job), None)
+    ranks = selected(table.hosts, host_count) if job is None else job.ranks or 0
+    data = ranks // (table.tensor * table.pipeline)
+    groups_of_layers = table.micro_batches * table.resolved_shape.layers * data
+    between_stages = 2 * (table.pipeline - 1) * table.micro_batches * table.tensor * data
+    reduced = 4 * groups_of_layers * 2 * (table.tensor - 1)
+    routed = 4 * groups_of_layers * table.tensor * (table.expert - 1)
+    return between_stages + reduced + routed
 
 
 def selected(selector: str | Sequence[str], host_count: int) -> int:

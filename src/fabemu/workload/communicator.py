@@ -25,6 +25,15 @@ Int64s = NDArray[np.int64]
 _EXCHANGES = ("moe-dispatch", "moe-combine")
 
 
+class GroupError(ValueError):
+    """Some groups cannot do a collective so."""
+
+    def __init__(self, purpose: str, message: str) -> None:
+        """Say what the groups are for, and what is wrong."""
+        super().__init__(message)
+        self.purpose = purpose
+
+
 class Ledger:
     """The collectives of a workload, numbered as they are added."""
 
@@ -143,12 +152,15 @@ class Communicator:
 
         Raises
         ------
-        ValueError
+        GroupError
             These ranks cannot do it so.
         """
         key = (operation, size_bytes, element_bytes)
         if key not in self._known:
-            self._known[key] = self._schedules(*key)
+            try:
+                self._known[key] = self._schedules(*key)
+            except ValueError as error:
+                raise GroupError(self.purpose, str(error)) from None
         schedule, algorithms = self._known[key]
         numbers = np.array(
             [

@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.errors import ScenarioError
 from fabemu.scenario.training import Training
-from fabemu.workload.communicator import Communicator, Ledger
+from fabemu.units import LIMIT
+from fabemu.workload.communicator import Communicator, GroupError, Ledger
 from fabemu.workload.context import WorkloadContext
 from fabemu.workload.graph import GraphBuilder, OperationGraph, StepTrack
 from fabemu.workload.line import Ends, Line
-from fabemu.workload.model_shape import BACKWARD, embedding_parameters, layer_share, output_flops, step_flops
+from fabemu.workload.model_shape import (
+    BACKWARD,
+    embedding_parameters,
+    layer_share,
+    output_flops,
+    parameter_count,
+    step_flops,
+)
 from fabemu.workload.pipeline import layers_of_stages, stage_order, step_order
 from fabemu.workload.program import Program
 from fabemu.workload.replica import DATA, Copies, Held, Replica
@@ -34,6 +41,7 @@ def training_graph(table: Training, context: WorkloadContext) -> OperationGraph:
     """
     hosts = context.select("hosts", table.hosts)
     degrees = rank_degrees(table, context, len(hosts))
+    _refuse_too_large(table, context, degrees)
     builder = GraphBuilder(label=context.label, class_id=context.class_id, verb=context.verb, start_ps=table.start)
     program = Program(builder, hosts, slowdown=context.slowdown)
     ledger = Ledger(context.label)
@@ -46,10 +54,9 @@ def training_graph(table: Training, context: WorkloadContext) -> OperationGraph:
                 stages[index].go(backward=backward, last=number == table.micro_batches - 1)
             for stage in stages:
                 stage.replica.update()
-    except ValueError as error:
-        if isinstance(error, ScenarioError):
-            raise
-        raise context.error("", str(error)) from None
+    except GroupError as error:
+        key = f"{error.purpose}_algorithm"
+        raise context.error(key, str(error), f'"{getattr(table, key, "auto")}"') from None
     shape = table.resolved_shape
     tokens = degrees.data * table.micro_batches * table.micro_batch * table.sequence
     tracks = [stage.line.track() for stage in stages]
@@ -124,6 +131,30 @@ def rank_degrees(table: Training, context: WorkloadContext, ranks: int) -> Degre
         message = f"must divide the data ranks, of which there are {ranks} / ({product}) = {data}"
         raise context.error("expert", message, str(table.expert))
     return Degrees(table.tensor, table.expert, data, table.pipeline)
+
+
+PASSES_MAX = 10_000_000
+"""Layers that all micro-batches of all steps go through, there and back as one."""
+
+
+def _refuse_too_large(table: Training, context: WorkloadContext, degrees: Degrees) -> None:
+    """Refuse what cannot be built or does not fit the numbers of the engine."""
+    shape, times = table.resolved_shape, _times(table, degrees)
+    passes = table.steps * table.micro_batches * shape.layers
+    if passes > PASSES_MAX:
+        message = f"x micro_batches x layers is {passes:,}: at most {PASSES_MAX:,} are built; take fewer steps"
+        raise context.error("steps", message, str(table.steps))
+    slowest = 1.0 if context.slowdown is None else float(context.slowdown.max())
+    layer_ps = sum(times.attention) + sum(times.feed_forward)
+    step_ps = table.micro_batches * (shape.layers * layer_ps + sum(times.output)) + table.optimizer_time
+    if table.steps * step_ps * slowest >= LIMIT:
+        key = "forward_time" if table.flops is None else "flops"
+        raise context.error(key, "computing takes more than 2^62 ps in all: GPUs that are faster, or fewer steps")
+    routed = table.micro_batch * table.sequence * shape.hidden * shape.top_k * table.element
+    held = parameter_count(shape) * max(table.parameter_element, table.gradient_element)
+    for key, size in (("micro_batch", routed), ("shape" if table.model is None else "model", held)):
+        if size >= LIMIT:
+            raise context.error(key, f"makes messages of up to {size:,} bytes; they must be below 2^62")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -242,14 +242,12 @@ def _sums(number: np.ndarray, values: np.ndarray, count: int) -> Int64s:
 
 def _covered_ps(host: np.ndarray, start_ps: np.ndarray, end_ps: np.ndarray) -> int:
     """Time that intervals of each host cover, overlaps once, summed over the hosts."""
-    if not len(host):
-        return 0
     order = np.lexsort((start_ps, host))
     host, start_ps, end_ps = host[order], start_ps[order], end_ps[order]
-    # The end of all that began before, per host: hosts are set apart by more than any time.
-    far = int(end_ps.max()) + 1
-    shift = np.unique(host, return_inverse=True)[1].reshape(-1).astype(object) * far
-    start, end = start_ps.astype(object) + shift, end_ps.astype(object) + shift
-    reached = np.maximum.accumulate(end)
-    before = np.concatenate([[0], reached[:-1]])
-    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+    edges = np.append(np.flatnonzero(np.diff(host, prepend=NONE)), len(host))
+    total = 0
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        start, end = start_ps[first:last], end_ps[first:last]
+        before = np.concatenate([[0], np.maximum.accumulate(end)[:-1]])
+        total += int(np.maximum(end - np.maximum(start, before), 0).sum())
+    return total

@@ -33,7 +33,7 @@ class Job(Table):
     placement: Literal["packed", "spread", "random", "rail"] = optional(
         "packed",
         description="of GPUs that no earlier job has: packed: node by node; spread: one of every node, then the next of"
-        " every node; rail: rail by rail; random: drawn from the seed",
+        " every node; rail: rail by rail; random: drawn from the seed, ranks in the order of the fabric",
     )
     start: Time = optional("0us", description="the job arrives: its workloads count from here")
     straggler: tuple[Straggler, ...] = optional((), description="ranks that compute slowly")

@@ -153,9 +153,18 @@ def shell_lines() -> list[str]:
     return [line for line in lines if line and not line.startswith("#") and line not in commands]
 
 
+def run_that_makes(directory: str) -> list[str]:
+    """The `fabemu run` of the pages that writes a run directory which another of their commands reads."""
+    found = [arguments for line in shell_lines() if (arguments := shlex.split(line))[1] == "run"]
+    return next(arguments[1:] for arguments in found if arguments[-2:] == ["-o", directory])
+
+
 @pytest.mark.parametrize("line", shell_lines())
 def test_shell_commands_of_the_pages_run(tree, line):
     program, *arguments = shlex.split(line)
+    if arguments[0] == "export":
+        directory = next(argument for argument in arguments if argument.endswith(".run"))
+        assert fabemu_command(*run_that_makes(directory)).returncode == 0
     assert program == "fabemu", f"{line}: only fabemu commands are checked here; mark others as the README does"
     done = fabemu_command(*arguments)
     assert done.returncode == 0, done.stderr

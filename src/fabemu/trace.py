@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -646,6 +646,13 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     InputError
         If the file is missing, is no fabemu table, or has a newer schema version.
     """
+    source, reader = _open_file(path)
+    table = _read_stream_part(path, source) if reader is None else reader.read_all()
+    return table.select(list(columns)) if columns is not None else table
+
+
+def _open_file(path: Path) -> tuple[pa.NativeFile, ipc.RecordBatchFileReader | None]:
+    """Open a table; no reader if it was cut off."""
     try:
         source = pa.memory_map(str(path), "r") if path.stat().st_size else pa.BufferReader(b"")
     except FileNotFoundError:
@@ -655,11 +662,25 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     try:
         reader = ipc.open_file(source)
     except pa.ArrowInvalid:
-        table = _read_stream_part(path, source)
-    else:
-        _check_schema(path, reader.schema)
-        table = reader.read_all()
-    return table.select(list(columns)) if columns is not None else table
+        return source, None
+    _check_schema(path, reader.schema)
+    return source, reader
+
+
+def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Read one table of a run batch by batch, with one batch in memory at a time.
+
+    Raises
+    ------
+    InputError
+        As `read_table` does.
+    """
+    source, reader = _open_file(path)
+    if reader is None:
+        yield from _read_stream_part(path, source).to_batches()
+        return
+    for index in range(reader.num_record_batches):
+        yield reader.get_batch(index)
 
 
 def _read_stream_part(path: Path, source: pa.NativeFile) -> pa.Table:

@@ -24,6 +24,7 @@ EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 _COMMANDS = {
     "check": ("fabemu.cli.check:command", "Validate a scenario, and find what would spoil it."),
     "explain": ("fabemu.cli.explain:command", "Say what a code of `check` means."),
+    "export": ("fabemu.cli.export:export_group", "Write what a run recorded in the formats of other tools."),
     "import": (
         "fabemu.cli.import_:import_group",
         "Turn files of other simulators into scenarios, of SONiC switches into profiles.",

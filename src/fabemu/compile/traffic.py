@@ -115,19 +115,37 @@ def _queue_pairs(flows: FlowTable, sent: NDArray[np.bool_]) -> tuple[NDArray[np.
     return np.where(sent, number[leader], NONE), np.flatnonzero(leads)
 
 
-def _hashes(seed: int, src: NDArray[Any], dst: NDArray[Any], sport: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Flow hashes of every QP: of its data, which flow from `src` to `dst`, and of what comes back."""
-    qps = np.arange(len(src))
+def source_ports(seed: int, sport: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """UDP source ports of queue pairs.
+
+    Parameters
+    ----------
+    seed
+        Of the scenario.
+    sport
+        (Q,) the ports that flows ask for, NONE to draw one.
+
+    Returns
+    -------
+    data, answers
+        (Q,) of the data, and of what comes back: ACKs, NAKs, CNPs, and the requests of READs.
+    """
+    qps = np.arange(len(sport))
 
     def drawn(direction: int) -> NDArray[np.int64]:
         # Two QPs between the same hosts draw different ports, and so do the two directions of one.
         draws = hash64(seed, STREAM_QP, qps, direction) % np.uint64(EPHEMERAL_COUNT)
         return draws.astype(np.int64) + EPHEMERAL_FIRST
 
-    data_port = np.where(sport == NONE, drawn(_DATA), sport)
+    return np.where(sport == NONE, drawn(_DATA), sport), drawn(_ACK)
+
+
+def _hashes(seed: int, src: NDArray[Any], dst: NDArray[Any], sport: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Flow hashes of every QP: of its data, which flow from `src` to `dst`, and of what comes back."""
+    data_port, answer_port = source_ports(seed, sport)
     return {
         "qp_hash": low32(hash64(src, dst, UDP, data_port, ROCE_PORT)),
-        "qp_ack_hash": low32(hash64(dst, src, UDP, drawn(_ACK), ROCE_PORT)),
+        "qp_ack_hash": low32(hash64(dst, src, UDP, answer_port, ROCE_PORT)),
     }
 
 

@@ -1,0 +1,106 @@
+"""``fabemu export``: what a run wrote, in the formats of other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from fabemu.export import Capture
+
+_FILE = click.Path(path_type=Path)
+_RUN = click.argument("run", metavar="RUN_DIR", type=_FILE)
+_FORCE = click.option("--force", is_flag=True, help="Replace an existing file.")
+
+
+@click.group(name="export")
+def export_group() -> None:
+    """Write what a run recorded in the formats of other tools."""
+
+
+def _time(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    from fabemu.units import parse_time_ps
+
+    if value is None:
+        return None
+    try:
+        return parse_time_ps(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _default(run: Path, ending: str) -> Path:
+    """Beside nothing of the run: NAME.ending in the current directory."""
+    name = run.resolve().name
+    return Path(f"{name.removesuffix('.run') or 'run'}{ending}")
+
+
+@export_group.command(
+    name="pcapng",
+    epilog="\b\nExamples:\n  fabemu export pcapng victim.run\n"
+    "  fabemu export pcapng victim.run --port 'sw0->sw1' --from 10us --to 50us -o trunk.pcapng\n"
+    "  fabemu export pcapng victim.run --host h4 --snaplen 128",
+)
+@_RUN
+@click.option("-o", "--output", type=_FILE, help="File to write.  [default: NAME.pcapng]")
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    metavar="PORT",
+    help="Only this link direction, as leaf0->spine1; * and ? match; repeatable.",
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Only the links of this host or switch, both ways; * and ? match; repeatable.",
+)
+@click.option(
+    "--from", "from_ps", metavar="TIME", callback=_time, help="Only frames sent from this time on, such as 10us."
+)
+@click.option("--to", "to_ps", metavar="TIME", callback=_time, help="Only frames sent before this time.")
+@click.option("--snaplen", type=click.IntRange(1, 2**31 - 1), help="Keep so many bytes of each frame.  [default: all]")
+@click.option("--picoseconds", is_flag=True, help="Time stamps of a picosecond.  [default: nanoseconds, rounded down]")
+@_FORCE
+def pcapng(
+    run: Path,
+    output: Path | None,
+    ports: tuple[str, ...],
+    hosts: tuple[str, ...],
+    from_ps: int | None,
+    to_ps: int | None,
+    snaplen: int | None,
+    picoseconds: bool,
+    force: bool,
+) -> None:
+    """Write the frames on chosen links as a capture that Wireshark and tshark read.
+
+    RUN_DIR is a run made with --trace packets. Frames are true RoCEv2 (Ethernet, IPv4, UDP, transport headers, ICRC)
+    and PFC frames, one interface per link direction. The path goes to stdout, what is in the capture to stderr.
+    """
+    from fabemu.export import export_pcapng
+
+    capture = export_pcapng(
+        run,
+        output if output is not None else _default(run, ".pcapng"),
+        ports=ports,
+        hosts=hosts,
+        from_ps=from_ps or 0,
+        to_ps=to_ps,
+        snap_bytes=snaplen or 0,
+        picoseconds=picoseconds,
+        force=force,
+    )
+    click.echo(_contents(capture), err=True)
+    for note in capture.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(capture.path)
+
+
+def _contents(capture: Capture) -> str:
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in capture.frames.items() if count)
+    return f"{sum(capture.frames.values()):,} frames on {capture.interfaces:,} link directions: {kinds}"

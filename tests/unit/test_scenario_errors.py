@@ -99,7 +99,7 @@ def extra(text: str) -> str:
         (
             '[[workload]]\nkind = "poison"',
             's.toml:11: workload.1.kind = "poison": must be "flows", "flow-file", "poisson", "incast", "permutation"'
-            ', "all-to-all", "collective", "transfer" or "training"; did you mean "poisson"?',
+            ', "all-to-all", "collective", "transfer", "goal" or "training"; did you mean "poisson"?',
         ),
         ("[[workload]]\nload = 1", 's.toml:10: workload.1: key "kind" is missing: it says which workload this is'),
         # Not supported yet

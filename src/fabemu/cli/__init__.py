@@ -24,10 +24,13 @@ EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 _COMMANDS = {
     "check": ("fabemu.cli.check:command", "Validate a scenario, and find what would spoil it."),
     "explain": ("fabemu.cli.explain:command", "Say what a code of `check` means."),
-    "export": ("fabemu.cli.export:export_group", "Write what a run recorded in the formats of other tools."),
+    "export": (
+        "fabemu.cli.export:export_group",
+        "Write what a run recorded, or a scenario does, in the formats of other tools.",
+    ),
     "import": (
         "fabemu.cli.import_:import_group",
-        "Turn files of other simulators into scenarios, of SONiC switches into profiles.",
+        "Turn files and traces of other tools into scenarios, of SONiC switches into profiles.",
     ),
     "jobs": ("fabemu.cli.jobs:command", "Run the jobs of a scenario together and alone: what they cost each other."),
     "perf": ("fabemu.cli.perf:command", "Run a collective over a range of sizes, as nccl-tests shows it."),

@@ -1,14 +1,18 @@
-"""``fabemu export``: what a run wrote, in the formats of other tools."""
+"""``fabemu export``: what a run wrote, or a scenario does, in the formats of other tools."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from fabemu.cli.import_ import calc_unit_ps
+
 if TYPE_CHECKING:
     from fabemu.export import Capture
+    from fabemu.workload.goal_export import GoalText
 
 _FILE = click.Path(path_type=Path)
 _RUN = click.argument("run", metavar="RUN_DIR", type=_FILE)
@@ -17,7 +21,7 @@ _FORCE = click.option("--force", is_flag=True, help="Replace an existing file.")
 
 @click.group(name="export")
 def export_group() -> None:
-    """Write what a run recorded in the formats of other tools."""
+    """Write what a run recorded, or what a scenario does, in the formats of other tools."""
 
 
 def _time(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
@@ -104,3 +108,64 @@ def pcapng(
 def _contents(capture: Capture) -> str:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in capture.frames.items() if count)
     return f"{sum(capture.frames.values()):,} frames on {capture.interfaces:,} link directions: {kinds}"
+
+
+@export_group.command(
+    name="goal",
+    epilog="\b\nExamples:\n  fabemu export goal scenario.toml -o scenario.goal\n"
+    "  fabemu export goal scenario.toml --set workload.0.size=1MB | head",
+)
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.  [default: stdout]")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
+)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
+@click.option(
+    "--calc-unit", default="1ns", show_default=True, callback=calc_unit_ps, help="What the numbers of calc count."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def goal(
+    scenario: Path, output: Path | None, overrides: tuple[str, ...], seed: int | None, calc_unit: int, force: bool
+) -> None:
+    """Write the messages, computations and dependencies of SCENARIO as a GOAL trace.
+
+    Ranks are hosts. With -o the path of the trace goes to stdout; a note for everything that it does not keep goes to
+    stderr. docs/GOAL.md says how.
+    """
+    from fabemu.cli.run import load
+    from fabemu.cli.signals import Signals
+    from fabemu.errors import OutputError
+    from fabemu.workload.goal_export import goal_text
+
+    with Signals():
+        if output is not None and output.exists() and not force:
+            raise OutputError(f"{output}: exists already; choose another -o or overwrite with --force")
+        loaded, compiled = load(scenario, overrides, seed=seed)
+        text = goal_text(
+            compiled.graph,
+            compiled.plan.host_count,
+            calc_unit_ps=calc_unit,
+            title=f"{_one_line(loaded.name)}, seed {loaded.seed}: written by `fabemu export goal`; rank i is host i",
+        )
+        if output is None:
+            _write(text, sys.stdout)
+        else:
+            try:
+                with output.open("w", encoding="utf-8", newline="\n") as file:
+                    _write(text, file)
+            except (OSError, ValueError) as error:
+                raise OutputError(f"{output}: cannot write: {getattr(error, 'strerror', None) or error}") from None
+    for note in text.notes:
+        click.echo(f"note: {note}", err=True)
+    if output is not None:
+        click.echo(output)
+
+
+def _one_line(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name)
+
+
+def _write(text: GoalText, file: TextIO) -> None:
+    for part in text.parts:
+        file.write(part)

@@ -6,13 +6,27 @@ from pathlib import Path
 
 import click
 
+from fabemu.errors import InputError
+from fabemu.importers.goal_scenario import import_goal
 from fabemu.importers.hpcc import import_hpcc
 from fabemu.importers.sonic import import_sonic
+from fabemu.units import UnitError, parse_time_ps
 
 
 @click.group(name="import")
 def import_group() -> None:
     """Write a scenario from the files of another simulator, or a switch profile from those of a switch."""
+
+
+def calc_unit_ps(_: click.Context, __: click.Parameter, value: str) -> int:
+    """Picoseconds of the option --calc-unit. Raises click.BadParameter."""
+    try:
+        unit_ps = parse_time_ps(value)
+    except UnitError as error:
+        raise click.BadParameter(str(error)) from error
+    if unit_ps == 0:
+        raise click.BadParameter("must be above 0")
+    return unit_ps
 
 
 _FILE = click.Path(path_type=Path)
@@ -48,6 +62,33 @@ def hpcc(topology: Path, flows: Path, config: Path | None, output: Path | None, 
         force=force,
         shift_start=shift_start,
     )
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(path)
+
+
+@import_group.command(
+    name="goal",
+    epilog="\b\nExamples:\n  fabemu import goal trace.goal\n"
+    "  fabemu import goal trace.goal -o trace-on-rails.toml --fabric rails.toml",
+)
+@click.argument("trace", type=_FILE)
+@click.option("-o", "--output", type=_FILE, help="Scenario to write.  [default: named like TRACE, ending in .toml]")
+@click.option("--fabric", type=_FILE, help="Scenario whose fabric to take.  [default: one switch]")
+@click.option(
+    "--calc-unit", default="1ns", show_default=True, callback=calc_unit_ps, help="What the numbers of calc count."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def goal(trace: Path, output: Path | None, fabric: Path | None, calc_unit: int, force: bool) -> None:
+    """Import a GOAL trace (LogGOPSim, ATLAHS): sends, recvs and calcs of ranks, and what waits for what.
+
+    TRACE is its text; it is checked and stays where it is. Rank i becomes host i. The path of the scenario goes to
+    stdout, and a note for everything that is done otherwise to stderr. docs/GOAL.md says what is read.
+    """
+    scenario = output if output is not None else Path(trace.name).with_suffix(".toml")
+    if scenario.suffix != ".toml":
+        raise InputError(f"{scenario}: a scenario ends in .toml: choose another -o")
+    path, notes = import_goal(trace, scenario, fabric=fabric, calc_unit_ps=calc_unit, force=force)
     for note in notes:
         click.echo(f"note: {note}", err=True)
     click.echo(path)

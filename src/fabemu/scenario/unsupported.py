@@ -41,10 +41,6 @@ UNSUPPORTED_VALUES: dict[tuple[str, str], dict[str, str]] = {
         "dctcp": "DCTCP",
         "powertcp": "PowerTCP",
     },
-    ("workload", "kind"): {
-        "trace": "imported traces of operations",
-        "goal": "GOAL traces",
-    },
     ("trace", "tables"): {"rates": "the rates table"},
 }
 """By the names of table and key: value in lower case to what it stands for."""

@@ -266,7 +266,28 @@ class Transfer(Workload):
             yield (), f'key "{missing}" is missing: hosts, or leave one of both out and name a job'
 
 
+class Goal(Spread):
+    """Operations of a GOAL file: messages, computations, and what waits for what, rank by rank; docs/GOAL.md."""
+
+    kind: Literal["goal"] = "goal"
+    path: Text = Field(description="the file, beside the scenario")
+    calc_unit: Duration = optional("1ns", description="what the numbers of calc count")
+    qps: Literal["nic", "tag", "message"] = optional(
+        "nic",
+        description="messages that share a queue pair: those of one source, destination and nic number; nic: all of"
+        " them; tag: those of one tag; message: none",
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        """Yield what is wrong between the keys."""
+        yield from super().rules()
+        if self.stop is not None:
+            yield ("stop",), "a trace runs to its end"
+        if self.verb == "read":
+            yield ("verb",), "a trace writes or sends"
+
+
 AnyWorkload = Annotated[
-    Flows | FlowFile | Poisson | Incast | Permutation | AllToAll | Collective | Transfer | Training,
+    Flows | FlowFile | Poisson | Incast | Permutation | AllToAll | Collective | Transfer | Goal | Training,
     Field(discriminator="kind"),
 ]

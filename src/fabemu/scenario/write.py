@@ -16,8 +16,13 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f
 
 def scenario_toml(scenario: BaseModel) -> str:
     """Write a scenario so that loading the text gives an equal one."""
+    return tables_toml(plain(scenario))
+
+
+def tables_toml(tables: dict[str, Any]) -> str:
+    """Write tables, as `plain` gives them, as TOML text."""
     lines: list[str] = []
-    _write_table(plain(scenario), (), lines)
+    _write_table(tables, (), lines)
     return "\n".join(lines).strip() + "\n"
 
 

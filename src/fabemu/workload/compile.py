@@ -11,7 +11,7 @@ import numpy as np
 
 from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.training import Training
-from fabemu.scenario.workload import AllToAll, Collective, Flows, Incast, Permutation, Poisson, Transfer
+from fabemu.scenario.workload import AllToAll, Collective, Flows, Goal, Incast, Permutation, Poisson, Transfer
 from fabemu.workload.all_to_all import all_to_all_flows
 from fabemu.workload.collective import collective_graph
 from fabemu.workload.context import WorkloadContext
@@ -117,6 +117,10 @@ def _part(table: Any, context: WorkloadContext) -> FlowTable | OperationGraph:
             return collective_graph(table, context)
         case Training():
             return training_graph(table, context)
+        case Goal():
+            from fabemu.workload.goal import goal_graph
+
+            return goal_graph(table, context)
     # Not before it is needed: reading files brings in a good part of pyarrow.
     from fabemu.workload.flow_file import file_flows
 

@@ -219,6 +219,15 @@ class GraphBuilder:
         """Add a calc of each duration; gives their numbers."""
         return self._add(kind=OP_CALC, host=host, flow=NONE, duration_ps=duration_ps, collective=collective)
 
+    def others(
+        self, kind: np.ndarray, host: np.ndarray, send: np.ndarray | int, duration_ps: np.ndarray | int
+    ) -> np.ndarray:
+        """Add recvs and calcs mixed, each with OP_RECV or OP_CALC; gives their numbers.
+
+        Of a recv `send` is its message, of a calc -1; of a calc `duration_ps` is its length, of a recv 0.
+        """
+        return self._add(kind=kind, host=host, flow=send, duration_ps=duration_ps, collective=NONE)
+
     def edges(self, before: np.ndarray, after: np.ndarray) -> None:
         """Have each operation of `after` wait for the one of `before` beside it, which is of the same host."""
         for name, values in (("before", before), ("after", after)):

@@ -113,6 +113,34 @@ def _request_ps(plan: Plan, preferred: NDArray[np.int32], src: NDArray[np.int32]
     return total
 
 
+def ideal_paths(
+    plan: Plan, src: NDArray[np.int32], dst: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Paths that ideal completion times are of.
+
+    Parameters
+    ----------
+    plan
+        With the routes.
+    src, dst
+        (n,) hosts.
+
+    Returns
+    -------
+    ports
+        (n, hops) ports that the path leaves devices by, padded with 0.
+    lengths
+        (n,) hops of each path.
+
+    Raises
+    ------
+    ValueError
+        A pair has no route.
+    """
+    ports, lengths, _ = _paths(plan, _preferred_ports(plan), src, dst)
+    return ports, lengths
+
+
 def _preferred_ports(plan: Plan) -> NDArray[np.int32]:
     """(sets,) the port of every equal-cost set that the ideal path takes."""
     set_count = len(plan.nexthop_start) - 1

@@ -105,6 +105,82 @@ def pcapng(
     click.echo(capture.path)
 
 
+@export_group.command(
+    name="perfetto",
+    epilog="\b\nExamples:\n  fabemu export perfetto victim.run\n"
+    "  fabemu export perfetto victim.run --from 10us --to 50us -o part.json",
+)
+@_RUN
+@click.option("-o", "--output", type=_FILE, help="File to write.  [default: NAME.json]")
+@click.option("--from", "from_ps", metavar="TIME", callback=_time, help="Only what goes on after this time.")
+@click.option("--to", "to_ps", metavar="TIME", callback=_time, help="Only what began before this time.")
+@_FORCE
+def perfetto(run: Path, output: Path | None, from_ps: int | None, to_ps: int | None, force: bool) -> None:
+    """Write jobs, collectives, messages, pauses, drops and incidents as a timeline for ui.perfetto.dev.
+
+    The file has Chrome's trace events: a process per host, switch and job, a track per port that was paused. Its path
+    goes to stdout, what is in it to stderr.
+    """
+    from fabemu.export import export_perfetto
+
+    path = output if output is not None else _default(run, ".json")
+    timeline = export_perfetto(run, path, from_ps=from_ps or 0, to_ps=to_ps, force=force)
+    click.echo(", ".join(f"{count:,} of {table}" for table, count in timeline.events.items() if count), err=True)
+    for note in timeline.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(timeline.path)
+
+
+@export_group.command(
+    name="csv",
+    epilog="\b\nExamples:\n  fabemu export csv victim.run flows\n  fabemu export csv victim.run pauses -o - | head",
+)
+@_RUN
+@click.argument("table")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File to write; - for standard output.  [default: TABLE.csv]",
+)
+@_FORCE
+def csv(run: Path, table: str, output: Path | None, force: bool) -> None:
+    """Write one TABLE of a run as comma-separated values; the names of the columns have the units.
+
+    The path of the file goes to stdout, the number of rows to stderr.
+    """
+    from fabemu.export import export_csv
+
+    if output == Path("-"):
+        export_csv(run, table, sys.stdout.buffer)
+        return
+    path = output if output is not None else Path(f"{table}.csv")
+    rows = export_csv(run, table, path, force=force)
+    click.echo(f"{rows:,} rows", err=True)
+    click.echo(path)
+
+
+@export_group.command(
+    name="hpcc",
+    epilog="\b\nExamples:\n  fabemu export hpcc victim.run\n  fabemu export hpcc victim.run -o mix --force",
+)
+@_RUN
+@click.option("-o", "--output", type=_FILE, help="Directory for fct.txt and pfc.txt.  [default: NAME-hpcc]")
+@_FORCE
+def hpcc(run: Path, output: Path | None, force: bool) -> None:
+    """Write fct.txt and pfc.txt as the HPCC family of ns-3 simulators does, for scripts that read them.
+
+    The path of the directory goes to stdout, what is in the files to stderr.
+    """
+    from fabemu.export import export_hpcc
+
+    files = export_hpcc(run, output if output is not None else _default(run, "-hpcc"), force=force)
+    click.echo(f"{files.flows:,} messages, {files.frames:,} pauses and ends of pauses", err=True)
+    for note in files.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(files.directory)
+
+
 def _contents(capture: Capture) -> str:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in capture.frames.items() if count)
     return f"{sum(capture.frames.values()):,} frames on {capture.interfaces:,} link directions: {kinds}"

@@ -79,7 +79,7 @@ class Source:
         way_out = f"`fabemu run {self.directory / SCENARIO_FILE} -o DIR` with that table in [trace] tables"
         if name == "packets":
             way_out = f"`fabemu run {self.directory / SCENARIO_FILE} --trace packets -o DIR`"
-        elif name in ("collectives", "jobs"):
+        elif name in ("collectives", "jobs", "steps"):
             way_out = "only a scenario that has any"
         raise InputError(f"{self.directory}: has no {name} table (it has {there}); {way_out} gives it")
 

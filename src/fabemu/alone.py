@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,12 @@ import numpy as np
 
 from fabemu.analysis.jobs import JobOutcome, outcomes
 from fabemu.errors import Problem, ScenarioError
+from fabemu.plan import Plan
 from fabemu.simulate import Simulation
+from fabemu.threads import allowed_threads
 
 if TYPE_CHECKING:
+    from fabemu.compile import Compiled
     from fabemu.scenario import Scenario
 
 
@@ -36,7 +39,10 @@ class JobCost:
 
 
 def job_costs(scenario: Scenario, *, base_dir: Path = Path(), threads: int | None = None) -> Iterator[JobCost]:
-    """Run a scenario whole, then each of its jobs alone on the same GPUs, without what belongs to no job.
+    """Run a scenario whole, then each of its jobs alone.
+
+    Alone a job does the very same: on the same GPUs, with the same draws, by queue pairs with the same ports, so that
+    flow hashing gives them the same paths. What belongs to no job runs with the others only.
 
     Parameters
     ----------
@@ -52,27 +58,31 @@ def job_costs(scenario: Scenario, *, base_dir: Path = Path(), threads: int | Non
     ScenarioError, InputError, MachineError
         As `fabemu.simulate.prepare`; or the scenario has no job.
     """
-    if not scenario.job:
-        raise ScenarioError(Problem("", "job", "there is no job: add [[job]] tables, and job = ... to workloads"))
-    placed, together = _run(scenario, base_dir, threads)
-    for index, job in enumerate(scenario.job):
-        # It keeps the GPUs that it has beside the others, whatever its own placement would choose alone.
-        hosts = tuple(placed[index])
-        kept = job.model_copy(update={"hosts": hosts, "ranks": None})
-        workload = tuple(item for item in scenario.workload if item.job == job.name)
-        _, alone = _run(scenario.model_copy(update={"job": (kept,), "workload": workload}), base_dir, threads)
-        yield JobCost(together=together[index], alone_ps=alone[0].completion_ps)
-
-
-def _run(scenario: Scenario, base_dir: Path, threads: int | None) -> tuple[list[list[str]], list[JobOutcome]]:
-    """Names of the hosts of every job, and what the jobs came to."""
     from fabemu.compile import compile_plan
     from fabemu.cost.admission import admit
 
+    if not scenario.job:
+        raise ScenarioError(Problem("", "job", "there is no job: add [[job]] tables, and job = ... to workloads"))
     trace = scenario.trace.model_copy(update={"tables": ("jobs",), "interval": "off"})
     small = scenario.model_copy(update={"trace": trace})
-    compiled = compile_plan(small, base_dir=base_dir)
-    admit(compiled, trace.tables, threads=1)
-    run = Simulation(small, compiled, base_dir=base_dir, findings=(), threads=threads).run()
-    names = np.array(compiled.fabric.host_names)
-    return [names[job.hosts].tolist() for job in compiled.graph.jobs], outcomes(run.table("jobs"))
+    whole = compile_plan(small, base_dir=base_dir)
+    admit(whole, trace.tables, threads=allowed_threads(threads))
+    together = _outcomes(small, whole, base_dir, threads)
+    for index in range(len(scenario.job)):
+        graph, number = whole.graph.of_job(index)
+        part = compile_plan(small, base_dir=base_dir, flows=graph)
+        (alone,) = _outcomes(small, replace(part, plan=_with_ports(part.plan, whole.plan, number)), base_dir, threads)
+        yield JobCost(together=together[index], alone_ps=alone.completion_ps)
+
+
+def _with_ports(part: Plan, whole: Plan, number: np.ndarray) -> Plan:
+    """A plan whose queue pairs have the hashes of those that carry the same messages in another one."""
+    if not part.qp_count:
+        return part
+    same = whole.op_qp[number[part.qp_op[part.qp_op_start[:-1]]]]
+    return replace(part, qp_hash=whole.qp_hash[same], qp_ack_hash=whole.qp_ack_hash[same])
+
+
+def _outcomes(scenario: Scenario, compiled: Compiled, base_dir: Path, threads: int | None) -> list[JobOutcome]:
+    run = Simulation(scenario, compiled, base_dir=base_dir, findings=(), threads=threads).run()
+    return outcomes(run.table("jobs"))

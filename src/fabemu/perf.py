@@ -77,7 +77,7 @@ def template(scenario: Scenario) -> Collective:
     Raises
     ------
     ScenarioError
-        The first collective is of tokens, which have no size.
+        The first collective is of tokens, or has a matrix: it has no size to change.
     """
     from fabemu.scenario.workload import Collective
 
@@ -86,6 +86,9 @@ def template(scenario: Scenario) -> Collective:
             if item.is_moe:
                 message = "sends tokens, not a size: give another operation, such as all-to-all"
                 raise ScenarioError(Problem("", f"workload.{index}.operation", message, f'"{item.operation}"'))
+            if item.matrix is not None:
+                message = "says every size itself: give size in its place"
+                raise ScenarioError(Problem("", f"workload.{index}.matrix", message))
             return item
     default = scenario.default_class.name
     return Collective.model_validate({"operation": "all-reduce", "size": "1MB", "label": "perf", "class": default})
@@ -131,13 +134,36 @@ def perf(
     """
     chosen = template(scenario)
     element = TYPES[type_name]
+    scenario = _with_places(scenario, base_dir)
     others = tuple(item for item in scenario.workload if item is not chosen) if background else ()
     for size in sizes:
         whole = size // element * element
         item = chosen.model_copy(
-            update={"size": whole, "element": element, "iterations": iterations + warm_ups, **(changes or {})}
+            update={
+                "size": whole,
+                "element": element,
+                "iterations": iterations + warm_ups,
+                # What is computed between the runs is no part of their time.
+                "compute": 0,
+                **(changes or {}),
+            }
         )
         yield _row(scenario, (item, *others), base_dir, iterations, warm_ups, type_name, threads)
+
+
+def _with_places(scenario: Scenario, base_dir: Path) -> Scenario:
+    """The same scenario with the GPUs of every job named: a job keeps its place when others are left out."""
+    from fabemu.compile import compile_plan
+
+    if not scenario.job:
+        return scenario
+    compiled = compile_plan(scenario, base_dir=base_dir)
+    names = compiled.fabric.host_names
+    jobs = tuple(
+        job.model_copy(update={"ranks": None, "hosts": tuple(names[host] for host in placed.hosts.tolist())})
+        for job, placed in zip(scenario.job, compiled.graph.jobs, strict=True)
+    )
+    return scenario.model_copy(update={"job": jobs})
 
 
 def _row(

@@ -117,6 +117,54 @@ def test_perf_of_tokens_is_refused(tmp_path) -> None:
     assert code == 2 and "sends tokens, not a size" in err
 
 
+def test_perf_leaves_out_what_is_computed_between_the_runs(tmp_path) -> None:
+    plain, busy = (tmp_path / f"{name}.toml" for name in ("plain", "busy"))
+    plain.write_text(ONE_SWITCH)
+    busy.write_text(ONE_SWITCH + 'compute = "1ms"\n')
+    rows = [json.loads(fabemu("perf", path, "-b", "60KB", "-e", "60KB", "--json")[1])["rows"] for path in (plain, busy)]
+    assert rows[0] == rows[1]
+
+
+def test_perf_of_one_rank_takes_no_time(tmp_path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(ONE_SWITCH + 'hosts = "h2"\n')
+    code, out, _ = fabemu("perf", path, "-b", "1KB", "-e", "1KB")
+    assert code == 0 and out.splitlines()[3].split()[4:] == ["0.00", "-", "-", "0.00", "-", "-"]
+
+
+def test_perf_leaves_a_job_on_its_gpus(tmp_path) -> None:
+    """Whether the other jobs run beside it or not."""
+    path = tmp_path / "s.toml"
+    jobs = """
+[[job]]
+name = "a"
+hosts = "h0:h2"
+
+[[job]]
+name = "b"
+ranks = 3
+
+[[workload]]
+kind = "collective"
+job = "a"
+operation = "all-reduce"
+size = "1KB"
+"""
+    slow = '\n[[link.override]]\nbetween = ["h0", "sw0"]\nrate = "1Gbps"\n'
+    path.write_text(ONE_SWITCH + 'job = "b"\n' + jobs + slow)
+    row = json.loads(fabemu("perf", path, "-b", "600KB", "-e", "600KB", "--json")[1])["rows"][0]
+    # On h0 it would take milliseconds.
+    assert row["ranks"] == 3 and row["time_ps"] < 100 * 10**6
+
+
+def test_perf_of_a_matrix_is_refused(tmp_path) -> None:
+    path = tmp_path / "s.toml"
+    change = '"all-to-all"\nhosts = ["h0", "h1"]\nmatrix = [["0B", "1B"], ["2B", "0B"]]'
+    path.write_text(ONE_SWITCH.replace('"all-reduce"\nsize = "1MB"\nalgorithm = "ring"', change))
+    code, _, err = fabemu("perf", path)
+    assert code == 2 and "says every size itself" in err
+
+
 def test_jobs_compares_each_job_with_itself_alone() -> None:
     code, out, _ = fabemu("jobs", SCENARIOS / "jobs" / "two-jobs.toml", "--json", "--set", "workload.0.iterations=1")
     jobs = json.loads(out)["jobs"]

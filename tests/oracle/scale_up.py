@@ -1,4 +1,4 @@
-"""Messages inside a scale-up domain (MODEL 17)."""
+"""Messages inside a scale-up domain (MODEL 19)."""
 
 from __future__ import annotations
 

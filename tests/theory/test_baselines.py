@@ -86,6 +86,21 @@ def test_a_checkpoint_on_the_same_fabric_delays_an_all_reduce() -> None:
     assert paused.slowdown > cost.slowdown
 
 
+@pytest.mark.parametrize("seed", [1, 5, 6])
+def test_jobs_that_never_meet_cost_each_other_nothing(seed: int) -> None:
+    """Alone a job does the very same: paths by its flow hashes, drawn experts, random places."""
+    fabric = {"kind": "leaf-spine", "leaves": 4, "hosts_per_leaf": 4, "spines": 4}
+    first = {"kind": "collective", "job": "a", "operation": "all-reduce", "size": "4MB", "algorithm": "ring"}
+    second = {"kind": "collective", "job": "b", "operation": "moe-dispatch", "tokens": 2048, "routing": "random"}
+    jobs = [
+        {"name": "a", "ranks": 7, "placement": "random"},
+        {"name": "b", "ranks": 8, "placement": "random", "start": "20ms"},
+    ]
+    table = {"fabric": fabric, "workload": [first, second], "job": jobs, "seed": seed}
+    costs = list(job_costs(scenario_from_dict(table)))
+    assert [cost.slowdown for cost in costs] == [1.0, 1.0]
+
+
 def test_a_checkpoint_on_another_fabric_changes_nothing() -> None:
     (cost,) = job_costs(load_scenario(SCENARIOS / "jobs" / "checkpoint-separate.toml"))
     assert cost.together.completion_ps == cost.alone_ps

@@ -141,7 +141,7 @@ def test_experts_get_the_tokens_that_are_routed_to_them() -> None:
     assert (again == there.T).all()
 
 
-def test_an_uneven_exchange_moves_its_matrix() -> None:
+def test_an_uneven_exchange_moves_its_matrix(tmp_path) -> None:
     matrix = [[1000, 7, 0], [0, 5, 40_000], [123, 0, 9]]
     item = collective("all-to-all", matrix=[[f"{size}B" for size in row] for row in matrix], hosts="h2:h4")
     item.pop("size")
@@ -149,6 +149,9 @@ def test_an_uneven_exchange_moves_its_matrix() -> None:
     moved = np.zeros((3, 3), int)
     np.add.at(moved, (flows.src - 2, flows.dst - 2), flows.bytes)
     assert (moved == np.where(np.eye(3), 0, matrix)).all()
+    run = fabemu.run(scenario(item), tmp_path / "run")
+    assert run.info["scenario"]["workload"][0]["matrix"][1] == ["0B", "5B", "40KB"]
+    assert run.info["messages"]["done"] == len(flows)
 
 
 def test_every_rank_sends_to_the_next() -> None:
@@ -206,12 +209,60 @@ def test_no_message_is_posted_before_what_it_waits_for(algorithm, seed) -> None:
     assert (posted_ps[~waits] == 0).all()
 
 
-def test_one_rank_is_done_at_once(tmp_path) -> None:
-    run = fabemu.run(scenario(collective(hosts="h3", iterations=2, compute="5us")), tmp_path / "run")
+@pytest.mark.parametrize("change", [{"hosts": "h3"}, {"size": "0B"}])
+def test_nothing_to_send_is_done_at_once(tmp_path, change) -> None:
+    run = fabemu.run(scenario(collective(iterations=2, compute="5us", **change)), tmp_path / "run")
     assert run.info["status"] == "finished"
     assert run.info["simulated_ps"] == 10 * US
     table = run.table("collectives").to_pandas()
-    assert table.ranks.tolist() == [1, 1] and table.messages.tolist() == [0, 0]
+    assert table.messages.tolist() == [0, 0] and table.time_ps.tolist() == [0, 0]
+    assert table.start_ps.tolist() == [0, 5 * US]
+    assert run.summary().collectives[0].unfinished == 0
+
+
+def test_workloads_of_a_job_use_its_hosts_alone() -> None:
+    jobs = [job(hosts="h0:h3", straggler=[{"rank": 0, "slowdown": 10}])]
+    some = collective(job="a", hosts=["h1", "h2"], compute="5us", size="2KB")
+    compiled = compile_plan(scenario_from_dict(scenario(some, job=jobs)))
+    # Rank 0 of the job takes no part.
+    calcs = compiled.plan.op_kind == OP_CALC
+    assert set(compiled.plan.op_duration_ps[calcs].tolist()) == {5 * US}
+    with pytest.raises(ScenarioError, match='host "h4" is not of job "a"'):
+        compile_plan(scenario_from_dict(scenario({**some, "hosts": ["h1", "h4"]}, job=jobs)))
+
+
+def test_all_ranks_are_gpus() -> None:
+    fabric = {"kind": "rail", "nodes": 2, "gpus_per_node": 4, "spines": 2}
+    for frontend in ({"storage_hosts": 2, "converged": True}, {"storage_hosts": 2}):
+        compiled = compile_plan(scenario_from_dict(scenario(collective(), {**fabric, "frontend": frontend})))
+        assert compiled.graph.collectives[0].ranks == 8
+
+
+def test_an_adapter_that_is_slow_holds_up_its_collective(tmp_path) -> None:
+    """A straggler's link: every step of the ring waits for it."""
+    times = []
+    for link in ({}, {"override": [{"between": ["h3", "sw0"], "rate": "100Gbps"}]}):
+        run = ran(
+            tmp_path / str(len(times)),
+            collective(algorithm="ring", size="8MB"),
+            link=link,
+            nic={"cc": {"kind": "none"}},
+        )
+        times.append(run.table("collectives").to_pandas().time_ps[0])
+    assert 3.5 < times[1] / times[0] < 4.5
+
+
+def test_the_ideal_holds_where_packets_take_several_paths(tmp_path) -> None:
+    """Four links of 100 Gb/s carry a message of one host of 400 Gb/s together; one path could not."""
+    fabric = {"kind": "leaf-spine", "leaves": 2, "hosts_per_leaf": 1, "spines": 4}
+    more = {
+        "link": {"rate": "400Gbps", "tier": {"fabric": {"rate": "100Gbps"}}},
+        "switch": {"load_balancing": "spray"},
+        "nic": {"retransmission": "selective", "reorder_window": 1024, "cc": {"kind": "none"}},
+    }
+    run = ran(tmp_path, collective("send-recv", size="4MB"), fabric, **more)
+    table = run.table("collectives").to_pandas()
+    assert (table.ideal_ps <= table.time_ps).all() and (table.ideal_ps > 0.8 * table.time_ps).all()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Owns      scale_up_t: when a host's way into its domain, and out of it, is free 
 Invariant both ends of a message are stepped by the same worker, and it begins to arrive a latency after it starts,
           which is no less than a window: so no host hears within a window of what another does in it.
 Order     messages leave a host in the order of their posting, and are received in the order (beginning of arrival,
-          operation); at one instant ends come before beginnings, and both before operations. docs/MODEL.md 17.
+          operation); at one instant ends come before beginnings, and both before operations. docs/MODEL.md 19.
 """
 from .types cimport int32_t, int64_t, uint32_t, ps_t, NONE, OP_SCALE_UP, OP_RECV, STATUS_POSTED
 from .memory cimport zeroed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
-from fabemu.cli.run import load
+from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def command(scenario: Path, overrides: tuple[str, ...], seed: int | None, as_jso
     from fabemu.alone import job_costs
 
     with Signals():
-        loaded, _ = load(scenario, overrides, seed=seed)
+        loaded, compiled = load(scenario, overrides, seed=seed)
+        say_findings(loaded, compiled)
         costs = list(job_costs(loaded, base_dir=scenario.parent))
     if as_json:
         result = {"name": loaded.name, "seed": loaded.seed, "jobs": [cost.to_dict() for cost in costs]}

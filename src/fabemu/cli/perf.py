@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
-from fabemu.cli.run import load
+from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def command(
     """Run a collective of SCENARIO over a range of sizes and print the table of nccl-tests, the ideal beside it.
 
     The first workload of kind "collective" is taken, with its job, channels, chunks and queue pairs; without one, an
-    all-reduce over all hosts. The ideal is what no network of these rates and lengths can beat.
+    all-reduce over all GPUs. What it computes between its runs is left out. The ideal is what no network of these rates
+    and lengths can beat.
 
     \b
     Examples:
@@ -94,7 +95,8 @@ def command(
     if step is not None and step < 1:
         raise click.UsageError("--step must be at least 1B")
     with Signals():
-        loaded, _ = load(scenario, overrides, seed=seed)
+        loaded, compiled = load(scenario, overrides, seed=seed)
+        say_findings(loaded, compiled)
         changes = _changes(template(loaded), collective, algorithm)
         sizes = sizes_between(begin, end, factor=factor or (None if step else 4), step_bytes=step)
         rows: list[PerfRow] = []

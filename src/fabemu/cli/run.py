@@ -84,8 +84,6 @@ def command(
       fabemu run scenario.toml --set workload.0.load=0.8 --json | jq .summary
     """
     from fabemu.cost.admission import admit
-    from fabemu.lint import lint
-    from fabemu.report import severity_counts
     from fabemu.run_directory import default_directory
     from fabemu.threads import allowed_threads
 
@@ -95,12 +93,7 @@ def command(
         near = admit(compiled, loaded.trace.tables, threads=most, ignore_memory=ignore_memory)
         if near is not None:
             click.echo(f"warning: {near}", err=True)
-        findings = lint(loaded, compiled)
-        for finding in findings:
-            if finding.severity != "note":
-                click.echo(f"{finding.severity}: {finding}", err=True)
-        if any(finding.severity == "error" for finding in findings):
-            click.echo(f"{severity_counts(finding.severity for finding in findings)}; the run goes on", err=True)
+        findings = say_findings(loaded, compiled)
         if not quiet:
             click.echo(f"simulating {loaded.name}: {facts(compiled)}", err=True)
         directory = output if output is not None else default_directory(loaded.name)
@@ -177,6 +170,20 @@ def load(
             replace(problem, where=typed.get(problem.where, problem.where))
             for problem in locate(error, path, changes).problems
         ) from error
+
+
+def say_findings(scenario: Scenario, compiled: Compiled) -> tuple[Finding, ...]:
+    """Lint, print what is more than a note on stderr, and give everything that was found."""
+    from fabemu.lint import lint
+    from fabemu.report import severity_counts
+
+    findings = lint(scenario, compiled)
+    for finding in findings:
+        if finding.severity != "note":
+            click.echo(f"{finding.severity}: {finding}", err=True)
+    if any(finding.severity == "error" for finding in findings):
+        click.echo(f"{severity_counts(finding.severity for finding in findings)}; the run goes on", err=True)
+    return findings
 
 
 def facts(compiled: Compiled) -> str:

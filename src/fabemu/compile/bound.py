@@ -14,11 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.ideal import data_frame_bytes
-from fabemu.plan import NONE, OP_CALC, OP_RECV, OP_SCALE_UP, VERB_WRITE, Plan
+from fabemu.plan import (
+    BALANCE_FLOWLET,
+    BALANCE_LEAST_LOADED,
+    BALANCE_SPRAY,
+    NONE,
+    OP_CALC,
+    OP_RECV,
+    OP_SCALE_UP,
+    VERB_WRITE,
+    Plan,
+)
 from fabemu.rate import bytes_ps
 from fabemu.workload.graph import Collective, OperationGraph
 
 Int64s = NDArray[np.int64]
+
+_DIVIDING = (BALANCE_SPRAY, BALANCE_FLOWLET, BALANCE_LEAST_LOADED)
+"""Policies by which packets of one message take several paths."""
 
 
 def with_ideal_times(
@@ -39,7 +52,7 @@ def with_ideal_times(
     """
     found: dict[tuple[str, str, int, int], int] = {}
     result = []
-    chains = None if not graph.collectives else _Chains(graph, plan, ideal_ps)
+    chains = None if not graph.collectives else _Chains(graph, plan, ideal_ps, host_rate_bps)
     for number, item in enumerate(graph.collectives):
         key = (item.label, item.operation, item.size_bytes, item.group)
         if chains is not None and (item.iteration == 0 or key not in found):
@@ -53,12 +66,7 @@ def with_ideal_times(
 def _carried_ps(plan: Plan, flows: Int64s, host_rate_bps: Int64s, scale_up: NDArray[np.bool_]) -> int:
     """Greatest wire time that these messages take at any port of a host."""
     inside = plan.op_kind[flows] == OP_SCALE_UP
-    size = plan.op_bytes[flows]
-    packets = np.maximum(1, -(-size // plan.mtu_bytes))
-    full = int(data_frame_bytes(plan, np.array([plan.mtu_bytes]))[0])
-    reth = plan.reth_bytes if bool((plan.qp_verb == VERB_WRITE).any()) else 0
-    last = data_frame_bytes(plan, size - (packets - 1) * plan.mtu_bytes)
-    wire = np.where(inside, size, (packets - 1) * full + last + packets * plan.wire_overhead_bytes + reth)
+    wire = np.where(inside, plan.op_bytes[flows], _wire_bytes(plan, plan.op_bytes[flows]))
     near = plan.op_host[flows]
     qp = plan.op_qp[flows]
     outside = plan.qp_dst[qp] if plan.qp_count else np.zeros(len(flows), np.int32)
@@ -82,6 +90,24 @@ def _carried_ps(plan: Plan, flows: Int64s, host_rate_bps: Int64s, scale_up: NDAr
     return greatest
 
 
+def _wire_bytes(plan: Plan, size_bytes: Int64s) -> Int64s:
+    """(n,) what messages of a size take on a link, with all that belongs to their packets."""
+    packets = np.maximum(1, -(-size_bytes // plan.mtu_bytes))
+    full = int(data_frame_bytes(plan, np.array([plan.mtu_bytes]))[0])
+    reth = plan.reth_bytes if bool((plan.qp_verb == VERB_WRITE).any()) else 0
+    last = data_frame_bytes(plan, size_bytes - (packets - 1) * plan.mtu_bytes)
+    return (packets - 1) * full + last + packets * plan.wire_overhead_bytes + reth
+
+
+def _alone_ps(plan: Plan, ideal_ps: Int64s, host_rate_bps: Int64s) -> Int64s:
+    """(F,) least time of every message: on one path, or if switches divide it over several, what its host needs."""
+    if not np.isin(plan.switch_balance, _DIVIDING).any():
+        return ideal_ps
+    count = len(ideal_ps)
+    sent_ps = bytes_ps(_wire_bytes(plan, plan.op_bytes[:count]), np.maximum(1, host_rate_bps[plan.op_host[:count]]))
+    return np.where(plan.op_kind[:count] == OP_SCALE_UP, ideal_ps, np.minimum(ideal_ps, sent_ps))
+
+
 def _starts_at(
     plan: Plan, src: NDArray[np.int32], dst: NDArray[np.int32], chosen: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
@@ -101,7 +127,7 @@ def _starts_at(
 class _Chains:
     """Chains of messages that wait for each other, collective by collective."""
 
-    def __init__(self, graph: OperationGraph, plan: Plan, ideal_ps: Int64s) -> None:
+    def __init__(self, graph: OperationGraph, plan: Plan, ideal_ps: Int64s, host_rate_bps: Int64s) -> None:
         """Sort everything by collective once: there may be thousands."""
         count, message_count = len(graph.collectives), len(graph.flows)
         number = graph.op_collective
@@ -124,7 +150,7 @@ class _Chains:
         order = np.lexsort((self._step[waiter], number[waiter]))
         self._waited, self._waiter = waited[order], waiter[order]
         self._edge_start = np.searchsorted(number[self._waiter], np.arange(count + 1))
-        self._alone_ps = ideal_ps[:message_count] + delay_ps
+        self._alone_ps = _alone_ps(plan, ideal_ps[:message_count], host_rate_bps) + delay_ps
 
     def flows(self, number: int) -> Int64s:
         """Messages of a collective."""

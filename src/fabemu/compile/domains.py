@@ -53,8 +53,8 @@ def keep_inside(graph: OperationGraph, domain: NDArray[np.int32]) -> OperationGr
         "kind": np.full(len(new), OP_RECV),
         "host": flows.dst[new],
         "flow": new,
-        "duration_ps": np.zeros(len(new)),
-        "start_ps": np.zeros(len(new)),
+        "duration_ps": np.zeros(len(new), dtype=np.int64),
+        "start_ps": np.zeros(len(new), dtype=np.int64),
         "label_id": flows.label_id[new],
         "collective": flows.collective[new],
     }

@@ -64,7 +64,7 @@ def _plain_value(value: Any, quantity: Quantity | None) -> Any:
     if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
         return [plain(item) for item in value]
     if quantity is not None and isinstance(value, tuple) and not quantity.lists:
-        return [quantity.write(item) for item in value]
+        return [_plain_value(item, quantity) for item in value]
     if quantity is not None:
         return quantity.write(value)
     return list(value) if isinstance(value, tuple) else value

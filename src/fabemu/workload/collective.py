@@ -35,16 +35,19 @@ def collective_graph(table: workload.Collective, context: WorkloadContext) -> Op
     ScenarioError
         A host is unknown, or the operation cannot be done so by these ranks.
     """
-    hosts = context.select("hosts", table.hosts)
+    hosts = context.ranks(table.hosts)
     schedule, algorithm, ranks = collective_schedule(table, context, hosts)
     builder = GraphBuilder(label=context.label, class_id=context.class_id, verb=context.verb, start_ps=table.start)
-    program = Program(builder, hosts, slowdown=context.slowdown)
+    program = Program(builder, hosts, slowdown=context.slowdown(hosts))
     lanes = program.connections(table.channels * table.qps)
     after = np.full(len(hosts), NONE, dtype=np.int64)
     size_bytes = table.size if table.size is not None else int(np.max(schedule.input_bytes, initial=0))
     named = "all_to_all" if table.is_moe else table.operation.replace("-", "_")
     runs = []
     for iteration in range(table.iterations):
+        if not schedule.transfer_count:
+            # Nothing to send, or nobody to send it to: it is done at once, and has its time like any other.
+            after = program.compute(ranks, 0, after, collective=iteration)
         before, rank = program.run(
             schedule,
             ranks,

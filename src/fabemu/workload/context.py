@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabemu.errors import Problem, ScenarioError
+from fabemu.plan import NONE
 from fabemu.workload.draw import Draw
 from fabemu.workload.hosts import HostNames, SelectorError
 
@@ -79,16 +80,15 @@ class WorkloadContext:
         name = self.scenario.workload[self.index].job
         return next((job for job in self.scenario.job if job.name == name), None)
 
-    @property
-    def slowdown(self) -> np.ndarray | None:
-        """(R,) how many times as long each rank of the job computes; None if all are alike."""
+    def slowdown(self, hosts: np.ndarray) -> np.ndarray | None:
+        """(n,) how many times as long each of these hosts computes, by the job's stragglers; None: all are alike."""
         job = self.job
         if job is None or self.job_hosts is None or not job.straggler:
             return None
-        factor = np.ones(len(self.job_hosts))
+        factor = np.ones(len(self.hosts))
         for item in job.straggler:
-            factor[item.rank] = float(item.slowdown)
-        return factor
+            factor[self.job_hosts[item.rank]] = float(item.slowdown)
+        return factor[hosts]
 
     def draw(self, purpose: str) -> Draw:
         """Stream of random draws of this workload."""
@@ -115,6 +115,26 @@ class WorkloadContext:
             return self.hosts.select(selector)
         except SelectorError as error:
             raise self.error(key, str(error)) from None
+
+    def ranks(self, selector: str | Sequence[str]) -> np.ndarray:
+        """Ids of the hosts that the key `hosts` names, in the order of their ranks: (R,) int64.
+
+        "all" means all hosts of the job, or without one all GPUs that have a link: no storage, no frontend.
+
+        Raises
+        ------
+        ScenarioError
+            As `select`; or a host is not of the workload's job.
+        """
+        chosen = self.select("hosts", selector)
+        if self.job_hosts is not None:
+            outside = chosen[~np.isin(chosen, self.job_hosts)]
+            if len(outside):
+                name = self.hosts.names[int(outside[0])]
+                raise self.error("hosts", f'host "{name}" is not of job "{self.job.name if self.job else ""}"')
+        elif selector == "all" and (self.fabric.host_node != NONE).any():
+            chosen = chosen[self.fabric.host_node[chosen] != NONE]
+        return chosen
 
     def linked_hosts(self) -> np.ndarray:
         """Ids of all hosts that have a link: (n,) int64."""

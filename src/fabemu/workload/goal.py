@@ -29,7 +29,7 @@ def goal_graph(table: Goal, context: WorkloadContext) -> OperationGraph:
     InputError
         The file is wrong, or a calc takes too long.
     """
-    hosts = context.select("hosts", table.hosts)
+    hosts = context.ranks(table.hosts)
     trace = read_goal(context.base_dir / table.path)
     if trace.rank_count > len(hosts):
         of = f'job "{context.job.name}" has' if context.job and table.hosts == "all" else "there are"
@@ -48,17 +48,17 @@ def goal_graph(table: Goal, context: WorkloadContext) -> OperationGraph:
     rest = np.flatnonzero(trace.kind != SEND)
     recv = trace.kind[rest] == RECV
     duration_ps = np.zeros(len(rest), dtype=np.int64)
-    duration_ps[~recv] = _durations_ps(trace, rest[~recv], table, context)
+    duration_ps[~recv] = _durations_ps(trace, rest[~recv], table, context.slowdown(hosts))
     received = np.where(recv, number[trace.send[rest]], NONE) if len(sends) else NONE
     number[rest] = builder.others(np.where(recv, OP_RECV, OP_CALC), host[rest], received, duration_ps)
     builder.edges(number[trace.before], number[trace.after])
     return builder.build()
 
 
-def _durations_ps(trace: GoalTrace, calcs: Int64s, table: Goal, context: WorkloadContext) -> Int64s:
+def _durations_ps(trace: GoalTrace, calcs: Int64s, table: Goal, slowdown: NDArray[np.float64] | None) -> Int64s:
     value = trace.value[calcs]
-    slowdown = np.ones(1) if context.slowdown is None else context.slowdown
-    most = int(LIMIT // table.calc_unit / float(slowdown.max()))
+    slowest = 1.0 if slowdown is None else float(slowdown.max())
+    most = int(LIMIT // table.calc_unit / slowest)
     late = calcs[value >= most]
     if len(late):
         first = int(late[0])
@@ -67,9 +67,9 @@ def _durations_ps(trace: GoalTrace, calcs: Int64s, table: Goal, context: Workloa
             f"{format_time(table.calc_unit)}; it must be below {most}"
         )
     length_ps = value * table.calc_unit
-    if context.slowdown is None:
+    if slowdown is None:
         return length_ps
-    return np.rint(length_ps * context.slowdown[trace.rank[calcs]]).astype(np.int64)
+    return np.rint(length_ps * slowdown[trace.rank[calcs]]).astype(np.int64)
 
 
 def _lanes(trace: GoalTrace, sends: Int64s, sharing: str) -> Int64s:

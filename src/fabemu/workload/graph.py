@@ -166,6 +166,33 @@ class OperationGraph:
         job = {label: index for index, item in enumerate(self.jobs) for label in item.labels}
         return np.array([job.get(label, NONE) for label in self.flows.labels], dtype=np.int32)
 
+    def of_job(self, index: int) -> tuple[OperationGraph, NDArray[np.int64]]:
+        """What one job does, without its steps of training, and (n,) the numbers that its operations have here.
+
+        Labels and collectives keep their numbers; those of others are left without operations.
+        """
+        label_id = [number for number, label in enumerate(self.flows.labels) if label in self.jobs[index].labels]
+        keep = np.isin(self.op_label_id, label_id)
+        count = len(self.flows)
+        number = np.cumsum(keep) - 1
+        edge = keep[self.before]
+        columns: dict[str, Any] = {
+            name: getattr(self, name)[keep[count:]] for name in ("kind", "host", "duration_ps", "start_ps", "label_id")
+        }
+        flow = self.flow[keep[count:]]
+        part = replace(
+            self,
+            flows=self.flows.rows(keep[:count]),
+            flow=np.where(flow == NONE, NONE, number[flow]),
+            collective=self.collective[keep[count:]],
+            before=number[self.before[edge]],
+            after=number[self.after[edge]],
+            jobs=(self.jobs[index],),
+            tracks=(),
+            **columns,
+        )
+        return part, np.flatnonzero(keep)
+
     def with_flows(self, flows: FlowTable) -> OperationGraph:
         """The same graph with other columns of the same flows."""
         if len(flows) != len(self.flows):

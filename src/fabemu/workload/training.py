@@ -39,11 +39,11 @@ def training_graph(table: Training, context: WorkloadContext) -> OperationGraph:
     ScenarioError
         A host is unknown, the degrees do not make up the ranks, or a collective cannot be done so by them.
     """
-    hosts = context.select("hosts", table.hosts)
+    hosts = context.ranks(table.hosts)
     degrees = rank_degrees(table, context, len(hosts))
     _refuse_too_large(table, context, degrees)
     builder = GraphBuilder(label=context.label, class_id=context.class_id, verb=context.verb, start_ps=table.start)
-    program = Program(builder, hosts, slowdown=context.slowdown)
+    program = Program(builder, hosts, slowdown=context.slowdown(hosts))
     ledger = Ledger(context.label)
     try:
         stages = _stages(table, context, degrees, program, ledger)
@@ -144,7 +144,8 @@ def _refuse_too_large(table: Training, context: WorkloadContext, degrees: Degree
     if passes > PASSES_MAX:
         message = f"x micro_batches x layers is {passes:,}: at most {PASSES_MAX:,} are built; take fewer steps"
         raise context.error("steps", message, str(table.steps))
-    slowest = 1.0 if context.slowdown is None else float(context.slowdown.max())
+    stragglers = () if context.job is None else context.job.straggler
+    slowest = max((float(item.slowdown) for item in stragglers), default=1.0)
     layer_ps = sum(times.attention) + sum(times.feed_forward)
     step_ps = table.micro_batches * (shape.layers * layer_ps + sum(times.output)) + table.optimizer_time
     if table.steps * step_ps * slowest >= LIMIT:

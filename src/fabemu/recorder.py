@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from fabemu.outcome import collective_rows, job_rows, step_rows
-from fabemu.plan import FOREVER_PS, OP_SCALE_UP, VERB_SCALE_UP, Plan
+from fabemu.plan import FOREVER_PS, OP_SCALE_UP, VERB_READ, VERB_SCALE_UP, Plan
 from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
 from fabemu.workload.graph import OperationGraph
 
@@ -263,11 +263,12 @@ class Recorder:
 
     def _drops(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         qp = rows["qp"]
-        forward = rows["kind"] == _KIND_DATA
         between_ports = qp < 0  # PFC and credit frames belong to a link, not to a queue pair
         known = np.where(between_ports, 0, qp)
-        src = np.where(between_ports, NONE, self._plan.qp_src[known])
-        dst = np.where(between_ports, NONE, self._plan.qp_dst[known])
+        # ACK, NAK and CNP travel against the data, and so do requests; of a READ the data come from the destination.
+        forward = (rows["kind"] == _KIND_DATA) != (self._of_queue_pair(self._plan.qp_verb, known) == VERB_READ)
+        src = np.where(between_ports, NONE, self._of_queue_pair(self._plan.qp_src, known))
+        dst = np.where(between_ports, NONE, self._of_queue_pair(self._plan.qp_dst, known))
         return {
             "time_ps": rows["time_ps"],
             "node": rows["node"],
@@ -277,7 +278,7 @@ class Recorder:
             "cause": rows["cause"],
             "kind": rows["kind"],
             "qp": qp,
-            "src": np.where(forward, src, dst),  # ACK, NAK and CNP travel from the receiver to the sender
+            "src": np.where(forward, src, dst),
             "dst": np.where(forward, dst, src),
             "psn": np.where(between_ports, NONE, rows["psn"]),
             "frame_bytes": rows["frame_bytes"],

@@ -241,6 +241,26 @@ def test_interrupted_runs_and_missing_tables_are_said(result, tmp_path):
         export_hpcc(copy, tmp_path / "hpcc", force=True)
 
 
+def test_reads_are_told_from_what_is_sent(tmp_path):
+    scenario = {
+        "fabric": {"kind": "single-switch", "hosts": 2},
+        "workload": [
+            {"kind": "flows", "verb": "read", "label": "get", "flow": [{"src": "h0", "dst": "h1", "size": "9KB"}]}
+        ],
+    }
+    result = fabemu.run(scenario, tmp_path / "run")
+    export_perfetto(result.directory, tmp_path / "run.json")
+    _, events = events_of(tmp_path / "run.json")
+    processes, threads = named(events, "process_name"), named(events, "thread_name")
+    slices = {
+        (processes[event["pid"]], threads[event["pid"], event["tid"]], event["name"]): picoseconds(event["ts"])
+        for event in events
+        if event["ph"] == "X"
+    }
+    assert set(slices) == {("h0", "reads", "get from h1"), ("h1", "answers", "get to h0")}
+    assert slices["h0", "reads", "get from h1"] == 0 < slices["h1", "answers", "get to h0"]
+
+
 # HPCC.
 
 

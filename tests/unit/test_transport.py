@@ -294,3 +294,18 @@ def test_the_flows_table_names_the_verb():
     assert [row["status"] for row in rows] == ["done"] * 3
     assert {row["label"] for row in rows} == {"read", "write", "send"}
     assert all(row["verb"] == row["label"] for row in rows)
+
+
+@pytest.mark.parametrize("verb", ["write", "read"])
+def test_drops_name_the_host_that_sent_the_frame(verb):
+    scenario = {
+        "fabric": {"kind": "single-switch", "hosts": 2},
+        "nic": {"timeout": 5, "retry_count": 1000},
+        "fault": [{"kind": "loss", "link": [host, "sw0"], "from": host, "rate": 0.3} for host in ("h0", "h1")],
+        "workload": [{"kind": "flows", "verb": verb, "flow": [{"src": "h0", "dst": "h1", "size": "200KB"}]}],
+    }
+    drops = fabemu.run(scenario).drops.to_pylist()
+    assert {row["kind"] for row in drops} >= {"data", {"write": "ack", "read": "read"}[verb]}
+    for row in drops:
+        other = {"h0": "h1", "h1": "h0"}[row["src"]]
+        assert (row["dst"], row["ingress_port"]) == (other, f"sw0->{row['src']}")

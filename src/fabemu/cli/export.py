@@ -36,7 +36,7 @@ def _time(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 
 
 def _default(run: Path, ending: str) -> Path:
-    """Beside nothing of the run: NAME.ending in the current directory."""
+    """Of a run directory NAME.run, NAME and an ending, in the current directory."""
     name = run.resolve().name
     return Path(f"{name.removesuffix('.run') or 'run'}{ending}")
 

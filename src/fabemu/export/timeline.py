@@ -193,7 +193,7 @@ class _Writer:
         status, statuses = dictionary_column(table, "status")
         order = np.argsort(posted_ps, kind="stable")
         order = order[posted_ps[order] >= 0]
-        arrivals: list[tuple[int, int, int, str, dict[str, Any]]] = []
+        arrivals: list[tuple[int, int, int, str, tuple[str, str]]] = []
         for row in order.tolist():
             start, end = int(posted_ps[row]), int(max(done_ps[row], delivered_ps[row]))
             source, sink = hosts[src[row]], hosts[dst[row]]
@@ -209,20 +209,24 @@ class _Writer:
             }
             if slowdown[row] == slowdown[row]:
                 figures["slowdown"] = round(float(slowdown[row]), 6)
-            name = f"{labels[label[row]]} to {sink}"
+            # A READ is asked for by its source; what arrives there comes from its destination.
+            reads = verbs[verb[row]] == "read"
+            towards, backwards = ("from", "to") if reads else ("to", "from")
+            name = f"{labels[label[row]]} {towards} {sink}"
             process = self._process(source, 1)
-            written = self._slice(process, None, name, start, None if end < 0 else end, figures, group="sends")
+            group = "reads" if reads else "sends"
+            written = self._slice(process, None, name, start, None if end < 0 else end, figures, group=group)
             if written and delivered_ps[row] >= 0 and first_ps[row] >= 0:
                 # An arrow from the message to its arrival.
                 number = int(op[row])
                 self._arrow("s", process, self._last_thread, start, number)
-                arrived = f"{labels[label[row]]} from {source}"
-                arrivals.append((int(first_ps[row]), int(delivered_ps[row]), number, sink, {"name": arrived}))
+                other = f"{labels[label[row]]} {backwards} {source}", "answers" if reads else "receives"
+                arrivals.append((int(first_ps[row]), int(delivered_ps[row]), number, sink, other))
             yield written
         arrivals.sort(key=lambda item: item[:3])
-        for start, end, number, sink, named in arrivals:
+        for start, end, number, sink, (name, group) in arrivals:
             process = self._process(sink, 1)
-            if self._slice(process, None, named["name"], start, end, {"op": number}, group="receives"):
+            if self._slice(process, None, name, start, end, {"op": number}, group=group):
                 self._arrow("f", process, self._last_thread, start, number)
 
     def _pauses(self, path: Path) -> Iterator[int]:

@@ -14,8 +14,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fabemu.compile import Compiled, compile_plan
+from fabemu.cycle import components, on_cycles, shortest_cycle
 from fabemu.lint import Finding, lint
-from fabemu.lint.cycle import components, on_cycles, shortest_cycle
 from fabemu.lint.deadlock import deadlocks
 from fabemu.lint.subject import Subject
 from fabemu.plan import ACTION_ROUTES, NONE, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE, WATCHDOG_ALERT, WATCHDOG_DROP

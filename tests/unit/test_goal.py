@@ -11,8 +11,8 @@ import fabemu
 from fabemu.compile import compile_plan
 from fabemu.errors import InputError, ScenarioError
 from fabemu.importers.goal import parse_goal, read_goal
-from fabemu.importers.goal_order import cycle, levels
 from fabemu.importers.goal_text import CALC, RECV, SEND
+from fabemu.precedence import cycle, levels
 from fabemu.scenario import scenario_from_dict
 from fabemu.workload.goal_export import goal_text
 

@@ -19,6 +19,7 @@ from fabemu.compile.faults import compile_faults
 from fabemu.compile.incidents import compile_incidents
 from fabemu.compile.paths import fabric_routes
 from fabemu.compile.routes import compile_detours
+from fabemu.compile.soundness import check_operations, check_order
 from fabemu.compile.traffic import compile_traffic
 from fabemu.compile.unreachable import SHOWN_MAX, unreachable_messages
 from fabemu.compile.wiring import Wiring, wire
@@ -117,7 +118,9 @@ def compile_plan(
         graph = compile_workload(scenario, fabric, base_dir, host_rate_bps)
     else:
         graph = OperationGraph(flows=flows) if isinstance(flows, FlowTable) else flows
+    check_operations(graph, fabric.host_names)
     graph = keep_inside(graph, domain)
+    check_order(graph, fabric.host_names)
     flows = graph.flows
     routes = fabric_routes(fabric, wiring)
     _check_flows(flows, fabric, wiring, routes, len(scenario.classes))

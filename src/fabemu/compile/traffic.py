@@ -24,8 +24,8 @@ def compile_traffic(graph: OperationGraph, seed: int, host_count: int, *, trunca
 
     QPs are numbered by their first flow. `truncate_ns` cuts start times to whole nanoseconds.
 
-    Raises ScenarioError if flows of one QP differ in source, destination, class or verb, or an operation waits for one
-    of another host.
+    The graph has passed `fabemu.compile.soundness`. Raises ScenarioError if flows of one QP differ in source,
+    destination, class or verb.
     """
     flows = graph.flows
     count = len(flows)
@@ -74,20 +74,8 @@ def _waits(graph: OperationGraph) -> tuple[NDArray[np.int32], NDArray[np.int32]]
     flows = graph.flows
     waits = np.flatnonzero(flows.after != NONE).astype(np.int32)
     awaited = flows.after[waits]
-    foreign = flows.src[waits] != flows.src[awaited]
-    if foreign.any():
-        at = int(waits[foreign][0])
-        raise ScenarioError(f"flow {at} waits for flow {flows.after[at]}, which another host sends")
     if not len(graph.before):
         return awaited, waits
-    host = graph.op_host
-    foreign = host[graph.before] != host[graph.after]
-    if foreign.any():
-        edge = int(np.flatnonzero(foreign)[0])
-        raise ScenarioError(
-            f"operation {graph.after[edge]} of host {host[graph.after[edge]]} waits for operation "
-            f"{graph.before[edge]} of host {host[graph.before[edge]]}; what crosses hosts is a message"
-        )
     return np.concatenate([awaited, graph.before]), np.concatenate([waits, graph.after])
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.importers.goal_order import cycle, levels
 from fabemu.importers.goal_text import (
     CALC,
     END,
@@ -28,6 +27,7 @@ from fabemu.importers.goal_text import (
     read_statements,
     read_text,
 )
+from fabemu.precedence import cycle, levels
 
 Int64s = NDArray[np.int64]
 

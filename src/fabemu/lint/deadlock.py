@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fabemu.lint.cycle import components, on_cycles, shortest_cycle
+from fabemu.cycle import components, on_cycles, shortest_cycle
 from fabemu.lint.finding import Finding, Rule
 from fabemu.lint.reach import Dependencies, Words, demand_by_class, dependencies, everything, routed
 from fabemu.lint.subject import Subject

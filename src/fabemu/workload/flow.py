@@ -7,9 +7,28 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from fabemu.errors import ScenarioError
 from fabemu.plan import VERB_WRITE
 
 NONE = -1
+OPERATIONS_MAX = 2**31 - 1
+"""Operations of a run, messages among them: the plan numbers them with 32 bits."""
+
+
+def refuse_too_many(count: int) -> None:
+    """Raise ScenarioError if there are more operations than a plan can number."""
+    if count > OPERATIONS_MAX:
+        raise ScenarioError(f"{count:,} operations; a run has {OPERATIONS_MAX:,} at most: make it shorter or smaller")
+
+
+def refuse_wrapping(name: str, values: np.ndarray, dtype: str) -> None:
+    """Raise ScenarioError if a value of the column `name` does not fit its integer type: NumPy cuts it silently."""
+    if not values.size or np.can_cast(values.dtype, dtype):
+        return
+    limits = np.iinfo(dtype)
+    for value in (values.min(), values.max()):
+        if not limits.min <= value <= limits.max:
+            raise ScenarioError(f"column {name}: {value} is outside {limits.min} to {limits.max}")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,10 +84,12 @@ class FlowTable:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Convert the columns to their types and make them read-only."""
+        """Convert the columns to their types and make them read-only; ScenarioError if one does not fit."""
+        refuse_too_many(len(self.src))
         for item in fields(self):
             dtype = item.metadata.get("dtype")
             if dtype is not None:
+                refuse_wrapping(item.name, np.asarray(getattr(self, item.name)), dtype)
                 column = np.array(getattr(self, item.name), dtype=dtype, order="C")
                 if column.ndim == 0:
                     column = np.full(len(self.src), column)

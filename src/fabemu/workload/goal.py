@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from fabemu.errors import InputError
 from fabemu.importers.goal import GoalTrace, read_goal
-from fabemu.importers.goal_order import levels
 from fabemu.importers.goal_text import RECV, SEND
 from fabemu.plan import OP_CALC, OP_RECV
+from fabemu.precedence import levels
 from fabemu.scenario.workload import Goal
 from fabemu.units import LIMIT, format_time
 from fabemu.workload.context import WorkloadContext

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.plan import OP_CALC, OP_RECV, VERB_WRITE
-from fabemu.workload.flow import NONE, FlowTable, concatenate, flow_table
+from fabemu.workload.flow import NONE, FlowTable, concatenate, flow_table, refuse_too_many, refuse_wrapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,8 @@ class OperationGraph:
     host
         (M,) int32, host that runs it.
     flow
-        (M,) int32, of a recv the flow that it receives, else -1. A flow has one recv at most.
+        (M,) int32, of a recv the flow that it receives, else -1. A flow has one recv at most, on the host where its
+        bytes arrive: its destination, or the source of a READ.
     duration_ps
         (M,) int64, of a calc.
     start_ps
@@ -109,7 +110,8 @@ class OperationGraph:
         (M,) int32, index into `collectives`, or -1.
     before, after
         (E,) int32, numbers of operations of one host: the one in `after` is posted when all in `before` that belong to
-        it are done. What `flows.after` says is not repeated here.
+        it are done. What `flows.after` says is not repeated here. Nothing may wait for itself; a recv waits for its
+        message, too, and a message for the one before it on its QP.
     collectives
         By their numbers.
     jobs
@@ -133,11 +135,17 @@ class OperationGraph:
     tracks: tuple[StepTrack, ...] = ()
 
     def __post_init__(self) -> None:
-        """Convert the columns to their types and make them read-only."""
+        """Convert the columns to their types and make them read-only; ScenarioError if one does not fit.
+
+        What the columns say is checked by `fabemu.compile.soundness`.
+        """
+        refuse_too_many(len(self.flows) + (0 if self.kind is None else len(self.kind)))
         for item in fields(self):
             if "dtype" in item.metadata:
                 values = getattr(self, item.name)
-                column = np.ascontiguousarray(() if values is None else values, dtype=item.metadata["dtype"])
+                values = np.asarray(() if values is None else values)
+                refuse_wrapping(item.name, values, item.metadata["dtype"])
+                column = np.ascontiguousarray(values, dtype=item.metadata["dtype"])
                 column.flags.writeable = False
                 object.__setattr__(self, item.name, column)
 
@@ -291,14 +299,15 @@ class GraphBuilder:
         self._other_count += count
         return np.arange(self._other_count - count, self._other_count) + _OTHERS
 
-    @staticmethod
     def _append(
-        parts: dict[str, list[np.ndarray]], columns: Mapping[str, np.ndarray | int], dtypes: Mapping[str, str]
+        self, parts: dict[str, list[np.ndarray]], columns: Mapping[str, np.ndarray | int], dtypes: Mapping[str, str]
     ) -> int:
         arrays = np.broadcast_arrays(*(np.asarray(values, dtype=dtypes[name]) for name, values in columns.items()))
+        count = int(np.atleast_1d(arrays[0]).size)
+        refuse_too_many(self._send_count + self._other_count + count)
         for name, values in zip(columns, arrays, strict=True):
             parts.setdefault(name, []).append(np.atleast_1d(values))
-        return int(np.atleast_1d(arrays[0]).size)
+        return count
 
 
 _SEND_COLUMNS = {"src": "i4", "dst": "i4", "bytes": "i8", "lane": "i8", "collective": "i4", "step": "i4"}
@@ -326,6 +335,7 @@ def _numbered(src: np.ndarray, dst: np.ndarray, lane: np.ndarray) -> np.ndarray:
 def join(parts: Sequence[FlowTable | OperationGraph]) -> OperationGraph:
     """Join what several workloads do to one graph; flows are sorted by start time, see `fabemu.workload.flow`."""
     graphs = [part if isinstance(part, OperationGraph) else OperationGraph(flows=part) for part in parts]
+    refuse_too_many(sum(map(len, graphs)))
     flows, row = concatenate([graph.flows for graph in graphs], [len(graph.collectives) for graph in graphs])
     labels = {label: index for index, label in enumerate(flows.labels)}
     columns: dict[str, list[np.ndarray]] = {

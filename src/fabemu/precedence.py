@@ -1,4 +1,4 @@
-"""The order that dependencies leave: how deep each operation lies, and the cycle if there is one."""
+"""The order that waits leave: how deep each of many operations lies, and the cycle if there is one."""
 
 from __future__ import annotations
 

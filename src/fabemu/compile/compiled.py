@@ -106,7 +106,8 @@ def compile_plan(
     Raises
     ------
     ScenarioError
-        The parts of the scenario do not fit each other: buffers too small, unknown devices, unreachable destinations.
+        The parts of the scenario do not fit each other: buffers too small, unknown devices, unreachable destinations,
+        operations that wait for each other.
     InputError
         A file that the scenario names is wrong.
     """

@@ -59,6 +59,7 @@ def collective_rows(
     moved = np.flatnonzero(flows.collective != NONE)
     inside = plan.op_kind[moved] == OP_SCALE_UP
     arrival_ps = state["delivered_ps"][moved]
+    came = arrival_ps >= 0
     # Of equal times the message with the highest number.
     order = np.lexsort((moved, arrival_ps, flows.collective[moved]))
     last_of = np.flatnonzero(np.diff(flows.collective[moved][order], append=-2))
@@ -88,8 +89,8 @@ def collective_rows(
         "algbw_bps": algbw,
         "busbw_bps": algbw * factor,
         "messages": np.bincount(flows.collective[moved], minlength=count),
-        "scale_up_bytes": _sums(flows.collective[moved[inside]], flows.bytes[moved[inside]], count),
-        "network_bytes": _sums(flows.collective[moved[~inside]], flows.bytes[moved[~inside]], count),
+        "scale_up_bytes": _sums(flows.collective[moved[inside & came]], flows.bytes[moved[inside & came]], count),
+        "network_bytes": _sums(flows.collective[moved[~inside & came]], flows.bytes[moved[~inside & came]], count),
         "last_host": np.where(last_flow == NONE, NONE, receiver[last_flow] if len(receiver) else NONE),
         "last_flow": last_flow,
     }
@@ -130,6 +131,7 @@ def job_rows(
 
     sends = mine & plan.is_message
     inside = plan.op_kind == OP_SCALE_UP
+    came = sends & (state["delivered_ps"] >= 0)
     ranks = np.array([len(job.hosts) for job in jobs])
     compute_ps = np.zeros(count, dtype=np.int64)
     for index in range(count):
@@ -154,8 +156,8 @@ def job_rows(
         "completion_ps": completion_ps,
         "messages": np.bincount(of_op[sends], minlength=count),
         "unfinished": np.bincount(of_op[sends & (status != _DONE)], minlength=count),
-        "scale_up_bytes": _sums(of_op[sends & inside], plan.op_bytes[sends & inside], count),
-        "network_bytes": _sums(of_op[sends & ~inside], plan.op_bytes[sends & ~inside], count),
+        "scale_up_bytes": _sums(of_op[came & inside], plan.op_bytes[came & inside], count),
+        "network_bytes": _sums(of_op[came & ~inside], plan.op_bytes[came & ~inside], count),
         "compute_ps": compute_ps,
         "communication_share": share,
         "busbw_bps": busbw,

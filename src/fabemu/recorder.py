@@ -54,6 +54,8 @@ class Recorder:
         (O,) whether the summary counts the operation, and ideal completion time (-1: unknown).
     host_node
         (H,) server of every host.
+    measure
+        When messages of collectives must be posted to count, ps; None: whenever, or never.
     provenance
         Entries for the schema metadata.
 
@@ -74,6 +76,7 @@ class Recorder:
         op_ideal_ps: np.ndarray,
         provenance: Mapping[str, str],
         host_node: np.ndarray,
+        measure: tuple[int, int] | None = None,
     ) -> None:
         """Create the tables."""
         self._plan = plan
@@ -82,6 +85,7 @@ class Recorder:
         self._op_job = graph.job_of_label[self._op_label] if len(self._op_label) else self._op_label
         self._host_node = host_node
         self._op_measured = op_measured
+        self._measure = measure
         self._op_ideal_ps = op_ideal_ps
         self._peer_node = plan.port_node[plan.port_peer] if plan.port_count else plan.port_node
         self._ended: list[np.ndarray] = []
@@ -199,9 +203,17 @@ class Recorder:
             "retransmissions": state["retransmissions"][op],
             "cnps": state["cnps"][op],
             "marks": state["marks"][op],
-            "measured": self._op_measured[op],
+            "measured": self._measured(op, posted_ps),
             "status": _STATUS_OF_ENGINE[state["status"][op]],
         }
+
+    def _measured(self, op: np.ndarray, posted_ps: np.ndarray) -> np.ndarray:
+        """Whether the summary counts messages: those of collectives by when they were posted, others by their start."""
+        if self._measure is None:
+            return self._op_measured[op]
+        chained = self._graph.flows.collective[op] != NONE
+        begin_ps, end_ps = self._measure
+        return np.where(chained, (posted_ps >= begin_ps) & (posted_ps < end_ps), self._op_measured[op])
 
     def _receiver(self, op: np.ndarray) -> np.ndarray:
         """Host at the other end of messages."""

@@ -184,6 +184,7 @@ class Simulation:
                 compiled.ideal_ps,
                 {"plan_digest": self._plan_digest, "seed": str(plan.seed), "version": version()},
                 compiled.fabric.host_node,
+                scenario.measure,
             )
         except (FabemuError, MemoryError, OSError) as error:
             self._fail("failed", _machine(error))
@@ -292,13 +293,17 @@ class Simulation:
         engine = self._engine
         until_ps = self._plan.until_ps
         edge_ps = min(engine.now_ps + interval_ps, FOREVER_PS)
+        slice_ps = SLICE_PS
         try:
             while True:
                 wall, cpu = time.monotonic(), time.process_time()
                 state = _RUNNING
                 if self._stop_signal is None:
-                    stop_ps = min(until_ps, edge_ps, engine.now_ps + SLICE_PS)
+                    stop_ps = min(until_ps, edge_ps, engine.now_ps + slice_ps)
+                    hops = engine.packet_hops
                     state = self._threads.run(stop_ps, BUDGET_HOPS)
+                    # While nothing moves, time goes by in ever longer steps.
+                    slice_ps = min(2 * slice_ps, FOREVER_PS) if engine.packet_hops == hops else SLICE_PS
                 records = engine.drain()
                 self._recorder.record(records, engine)
                 self._count(records)

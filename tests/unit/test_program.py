@@ -154,6 +154,47 @@ def test_an_uneven_exchange_moves_its_matrix(tmp_path) -> None:
     assert run.info["messages"]["done"] == len(flows)
 
 
+def test_what_goes_out_to_drawn_experts_comes_back() -> None:
+    """Whatever stands between them in the scenario."""
+    item = {"kind": "collective", "tokens": 999, "routing": "random", "width": 8}
+    work = [{**item, "operation": "moe-dispatch"}, collective(), {**item, "operation": "moe-combine", "label": "back"}]
+    compiled = compile_plan(scenario_from_dict(scenario(work)))
+    flows, labels = compiled.flows, compiled.labels
+    moved = []
+    for index in (0, 2):
+        mine = flows.label_id == index
+        matrix = np.zeros((8, 8), int)
+        matrix[flows.src[mine], flows.dst[mine]] = flows.bytes[mine]
+        moved.append(matrix)
+    assert labels[2] == "back" and (moved[1] == moved[0].T).all() and moved[0].any()
+
+
+def test_messages_of_collectives_are_measured_when_they_are_posted(tmp_path) -> None:
+    table = scenario(collective(iterations=3, compute="50us", algorithm="ring", size="80KB"))
+    run = ran(tmp_path, table.pop("workload"), table.pop("fabric"), measure=["55us", "130us"])
+    flows = run.flows.to_pandas()
+    expected = (flows.posted_ps >= 55 * US) & (flows.posted_ps < 130 * US)
+    assert 0 < expected.sum() < len(flows) and (flows.measured == expected).all()
+    assert run.summary().sizes[0].count == expected.sum()
+
+
+def test_bytes_count_when_they_have_come(tmp_path) -> None:
+    work = [collective(job="a", size="8MB", algorithm="ring")]
+    run = fabemu.run(scenario(work, job=[job(ranks=8)], until="100us"), tmp_path / "run")
+    flows = run.flows.to_pandas()
+    came = flows[flows.receiver_done_ps.notna()]["bytes"].sum()
+    assert 0 < came < flows["bytes"].sum()
+    assert run.table("jobs").to_pandas().network_bytes.tolist() == [came]
+    assert run.table("collectives").to_pandas().network_bytes.tolist() == [came]
+
+
+def test_long_idle_times_are_few_steps(tmp_path) -> None:
+    """Hours of addition after the first of two messages."""
+    run = ran(tmp_path, collective("reduce", size="2KB", hosts=["h0", "h1"], reduce_rate="1bps"))
+    assert run.info["simulated_ps"] > 7_000 * 10**12
+    assert run.info["cpu_seconds"] < 30
+
+
 def test_every_rank_sends_to_the_next() -> None:
     flows = compile_plan(scenario_from_dict(scenario(collective("send-recv", size="1001B", channels=2)))).flows
     assert set(zip(flows.src.tolist(), flows.dst.tolist(), strict=True)) == {(i, (i + 1) % 8) for i in range(8)}
@@ -281,6 +322,8 @@ def test_the_ideal_holds_where_packets_take_several_paths(tmp_path) -> None:
         ({"operation": "moe-dispatch", "size": None, "tokens": 8, "top_k": 9}, "there are 8 experts"),
         ({"algorithm": "hierarchical", "hosts": ["h0", "h1", "h2", "h4"], "fabric": NODES}, "as many ranks on every"),
         ({"job": "b"}, "no [[job]] tables"),
+        ({"compute": "4000000s", "iterations": 9}, "more than 2^62 ps"),
+        ({"size": "900000000GB"}, "at most 288,230,376,151,711,744 B with 8 ranks"),
         ({"operation": "all-to-all", "matrix": [["1B"]]}, "both given"),
         ({"operation": "all-to-all", "size": None, "matrix": [["1B", "2B"], ["1B"]]}, "has 1 entries for 2 ranks"),
         ({"operation": "all-to-all", "size": None, "matrix": [["1B", "2B"], ["1B", "0B"]]}, "has 2 rows, there are 8"),

@@ -37,7 +37,8 @@ _COLUMNS: tuple[tuple[str, int], ...] = (
 def command(scenario: Path, overrides: tuple[str, ...], seed: int | None, as_json: bool) -> int:
     """Run SCENARIO whole, then each of its jobs alone on the same GPUs, and say what they cost each other.
 
-    Workloads that belong to no job run with the others only.
+    Workloads that belong to no job run with the others only. A job that does not come to its end, because of `until`
+    or a fault, has no time, and the exit code is 1.
 
     \b
     Examples:

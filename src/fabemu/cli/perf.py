@@ -80,8 +80,9 @@ def command(
     """Run a collective of SCENARIO over a range of sizes and print the table of nccl-tests, the ideal beside it.
 
     The first workload of kind "collective" is taken, with its job, channels, chunks and queue pairs; without one, an
-    all-reduce over all GPUs. What it computes between its runs is left out. The ideal is what no network of these rates
-    and lengths can beat.
+    all-reduce over all GPUs. What it computes between its runs is left out. The ideal is the least time of one run by
+    itself on a network of these rates and lengths; runs that follow each other can overlap, and then take less on
+    average. A run that the scenario's `until` cuts off has no time, and the exit code is 1.
 
     \b
     Examples:

@@ -339,7 +339,9 @@ class Scenario(Table):
         description="ns3: rules and defaults of the HPCC family of ns-3 simulators, see docs/MODEL.md section 13",
     )
     measure: tuple[Time, Time] | None = optional(
-        None, description="[from, to]: only flows that start in it count in the summary; default: all"
+        None,
+        description="[from, to]: only flows that start in it count in the summary, of collectives those posted in it;"
+        " default: all",
     )
     fabric: AnyFabric = Field(description="topology")
     scale_up: ScaleUp | None = optional(None, description="network of the GPUs of one node besides the fabric")

@@ -163,7 +163,8 @@ class Collective(Spread):
     element: Count = optional(1, description="bytes of an element: data is cut at multiples of it")
     root: Annotated[int, Strict(), Field(ge=0)] = optional(0, description="rank, of operations that have a root")
     reduce_rate: Rate | None = optional(
-        None, description="at which a rank adds what it has received to its own; default: at once"
+        None,
+        description="at which each message that has come is added, several side by side; default: at once",
     )
     order: Literal["node", "rank"] = optional(
         "node", description="rings and trees go node by node, whatever the placement, or in the order of the ranks"
@@ -180,7 +181,8 @@ class Collective(Spread):
     width: Count = optional(4096, description="moe-*: elements of a token")
     token_element: Count = optional(2, description="moe-*: bytes of each")
     routing: Literal["balanced", "random"] = optional(
-        "balanced", description="moe-*: every expert is asked for equally often, or drawn from the seed"
+        "balanced",
+        description="moe-*: every expert is asked for equally often, or drawn from the seed, alike for equal layers",
     )
 
     @property

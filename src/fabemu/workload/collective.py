@@ -12,7 +12,9 @@ from fabemu.collectives.extent import extents
 from fabemu.collectives.schedule import Schedule
 from fabemu.errors import ScenarioError
 from fabemu.scenario import workload
+from fabemu.units import LIMIT
 from fabemu.workload.context import WorkloadContext
+from fabemu.workload.draw import Draw
 from fabemu.workload.flow import NONE
 from fabemu.workload.graph import Collective, GraphBuilder, OperationGraph
 from fabemu.workload.placement import ranks_of_nodes
@@ -37,6 +39,10 @@ def collective_graph(table: workload.Collective, context: WorkloadContext) -> Op
     """
     hosts = context.ranks(table.hosts)
     schedule, algorithm, ranks = collective_schedule(table, context, hosts)
+    stragglers = () if context.job is None else context.job.straggler
+    slowest = max((float(item.slowdown) for item in stragglers), default=1.0)
+    if table.iterations * table.compute * slowest >= LIMIT:
+        raise context.error("compute", "with all iterations is more than 2^62 ps: fewer, or less", str(table.compute))
     builder = GraphBuilder(label=context.label, class_id=context.class_id, verb=context.verb, start_ps=table.start)
     program = Program(builder, hosts, slowdown=context.slowdown(hosts))
     lanes = program.connections(table.channels * table.qps)
@@ -84,6 +90,9 @@ def collective_schedule(
         The operation cannot be done so by these ranks.
     """
     count = len(hosts)
+    if (table.size or 0) * 2 * count >= LIMIT:
+        limit = LIMIT // (2 * count)
+        raise context.error("size", f"at most {limit:,} B with {count} ranks", f"{table.size} B")
     if table.root >= count:
         raise context.error("root", f"there are ranks 0 to {count - 1}", str(table.root))
     options: dict[str, Any] = {"channels": table.channels, "element_bytes": table.element}
@@ -150,7 +159,9 @@ def _copies(table: workload.Collective, context: WorkloadContext, count: int) ->
     if table.routing == "balanced":
         copies = experts.balanced_copies(count, tokens, table.top_k)
     else:
-        draws = context.draw("experts").uniform(tokens * table.top_k).reshape(tokens, table.top_k)
+        # By the seed and the layer alone: what comes back is what went out.
+        draw = Draw(context.scenario.seed, f"{tokens}/{table.top_k}/{expert_count}", 0, "experts")
+        draws = draw.uniform(tokens * table.top_k).reshape(tokens, table.top_k)
         copies = experts.drawn_copies(draws, count, expert_count)
     matrix = experts.combine_matrix if table.operation == "moe-combine" else experts.dispatch_matrix
     return matrix(copies, table.width, table.token_element)

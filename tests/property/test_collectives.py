@@ -58,7 +58,7 @@ def judged(schedule, promise, pieces, seed):
 
 
 @given(shape=shapes(), algorithm=st.sampled_from([*ALL_REDUCE, "auto"]), data=st.data())
-@example_settings()
+@example_settings(share=0.4)
 def test_all_reduce(shape, algorithm, data):
     count, size, options = shape
     divisors = [node for node in range(1, count + 1) if count % node == 0]
@@ -91,7 +91,7 @@ def bounded(options, size):
 
 
 @given(shape=shapes(), data=st.data())
-@example_settings(share=0.5)
+@example_settings(share=0.25)
 def test_all_gather_and_reduce_scatter(shape, data):
     count, size, options = shape
     options, element = bounded(options, size), options["element_bytes"]
@@ -106,7 +106,7 @@ def test_all_gather_and_reduce_scatter(shape, data):
 
 
 @given(shape=shapes(), algorithm=st.sampled_from(BROADCAST), data=st.data())
-@example_settings(share=0.5)
+@example_settings(share=0.25)
 def test_broadcast_and_reduce(shape, algorithm, data):
     count, size, options = shape
     root = data.draw(st.integers(0, count - 1))
@@ -125,7 +125,7 @@ def test_broadcast_and_reduce(shape, algorithm, data):
 
 
 @given(shape=shapes(), data=st.data())
-@example_settings(share=0.5)
+@example_settings(share=0.25)
 def test_gather_and_scatter(shape, data):
     count, size, options = shape
     root, element = data.draw(st.integers(0, count - 1)), options["element_bytes"]
@@ -136,7 +136,7 @@ def test_gather_and_scatter(shape, data):
 
 
 @given(shape=shapes(), window=st.none() | st.integers(1, 9), seed=seeds, skew=st.floats(0.0, 12.0))
-@example_settings(share=0.5)
+@example_settings(share=0.25)
 def test_all_to_all(shape, window, seed, skew):
     count, _, options = shape
     assume(count <= 16)
@@ -151,7 +151,7 @@ def test_all_to_all(shape, window, seed, skew):
 
 
 @given(data=st.data(), count=st.integers(2, 9))
-@example_settings(share=0.5)
+@example_settings(share=0.25)
 def test_pairs(data, count):
     rank = st.integers(0, count - 1)
     pairs = data.draw(st.lists(st.tuples(rank, rank, st.integers(0, 50)), min_size=1, max_size=30))
@@ -161,7 +161,7 @@ def test_pairs(data, count):
 
 
 @given(devices=st.integers(1, 12), on_each=st.integers(1, 4), tokens=st.integers(0, 200), data=st.data(), seed=seeds)
-@example_settings(share=0.5)
+@example_settings(share=0.25)
 def test_no_token_is_lost(devices, on_each, tokens, data, seed):
     top_k = data.draw(st.integers(1, min(devices * on_each, 8)))
     draws = np.random.default_rng(seed).random((tokens, top_k))

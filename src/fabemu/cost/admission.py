@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fabemu.cost.machine import Room, room, size_text
-from fabemu.cost.size import counts_of_scenario, plan_bytes, route_bytes, sure_bytes
+from fabemu.cost.size import check_operations, counts_of_scenario, plan_bytes, route_bytes, sure_bytes
 from fabemu.errors import MachineError
 
 if TYPE_CHECKING:
@@ -37,16 +37,22 @@ def admit_scenario(scenario: Scenario, base_dir: Path = Path(), *, ignore_memory
     Raises
     ------
     MachineError
-        What the plan and the engine take before the first event is more than the memory there is.
+        What is taken while it is compiled, or before the first event, is more than the memory there is.
+    ScenarioError
+        There are more operations than a plan can number, whatever the memory.
     """
     counts = counts_of_scenario(scenario, base_dir)
+    check_operations(scenario, counts, base_dir)
     routes = route_bytes(scenario)
     needed, there_is = sure_bytes(counts, routes), room()
     if there_is is None or needed <= there_is.bytes:
         return None
     plan = plan_bytes(counts) + routes
+    messages = f"{counts.messages:,} messages"
+    if counts.ops > counts.messages:
+        messages += f" ({counts.ops:,} operations)"
     text = (
-        f"not enough memory: {counts.hosts:,} hosts, {counts.ports // 2:,} cables and {counts.ops:,} messages take at "
+        f"not enough memory: {counts.hosts:,} hosts, {counts.ports // 2:,} cables and {messages} take at "
         f"least {size_text(needed)} before the first packet ({size_text(plan)} of it the plan), and "
         f"there is {there_is}; {_REMEDY}"
     )

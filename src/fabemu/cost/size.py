@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from fabemu.cost.collective import NOTHING, Load, collective_load
 from fabemu.cost.footprint import Counts, footprint
 from fabemu.cost.memory import LIBRARIES_BYTES
-from fabemu.errors import InputError
+from fabemu.errors import InputError, Problem, ScenarioError
 from fabemu.plan import Plan
 from fabemu.scenario.fabric import (
     Chain,
@@ -33,7 +34,16 @@ from fabemu.scenario.fabric import (
 )
 from fabemu.scenario.model import Scenario
 from fabemu.scenario.training import Training
-from fabemu.scenario.workload import AllToAll, Flows, Incast, Permutation, Poisson
+from fabemu.scenario.workload import AllToAll, Collective, Flows, Incast, Permutation, Poisson, Transfer
+from fabemu.workload.flow import FlowTable
+from fabemu.workload.graph import OperationGraph
+
+OPERATIONS_MAX = 2**31 - 1
+"""Operations of a plan: they are numbered in 32 bits."""
+
+BUILT_BYTES = 200
+"""Memory for each operation of a graph while it is built, at least: schedule, graph and plan. 224 to 258 were measured,
+of rings, all-to-all and pairs."""
 
 _SURE = 0.9  # of the flows of a Poisson process: their number is drawn
 
@@ -59,7 +69,7 @@ def counts_of_scenario(scenario: Scenario, base_dir: Path = Path()) -> Counts:
             cable_count + links,
             host_ports + links,
         )
-    messages, pairs = _messages(scenario, host_count, base_dir)
+    loads = [_load(scenario, table, host_count, base_dir) for table in scenario.workload]
     switch_count = sum(count for count, _ in degrees)
     classes = scenario.classes_by_priority
     return Counts(
@@ -71,20 +81,74 @@ def counts_of_scenario(scenario: Scenario, base_dir: Path = Path()) -> Counts:
         lossless=sum(item.lossless for item in classes),
         widest_ports=max((degree for _, degree in degrees), default=1),
         port_pairs=sum(count * degree * degree for count, degree in degrees),
-        qps=pairs,
-        ops=messages,
-        messages=messages,
+        qps=sum(load.pairs for load in loads),
+        ops=sum(load.operations for load in loads),
+        messages=sum(load.messages for load in loads),
         credits=packets,
     )
 
 
+def check_operations(scenario: Scenario, counts: Counts, base_dir: Path = Path()) -> None:
+    """Refuse more operations than there are numbers for.
+
+    Parameters
+    ----------
+    scenario
+        The scenario.
+    counts
+        Of it, by `counts_of_scenario`.
+    base_dir
+        Directory to which file names are relative.
+
+    Raises
+    ------
+    ScenarioError
+        There are more; it names the workload that has most of them.
+    """
+    if counts.ops <= OPERATIONS_MAX:
+        return
+    loads = [_load(scenario, table, counts.hosts, base_dir) for table in scenario.workload]
+    index = max(range(len(loads)), key=lambda number: loads[number].operations)
+    load, table = loads[index], scenario.workload[index]
+    subject = table.operation if isinstance(table, Collective) else table.kind
+    fewer = {
+        "collective": "fewer ranks, channels, qps or iterations, larger chunks, or an algorithm with fewer steps",
+        "transfer": "fewer hosts, or a lower count",
+        "training": "fewer steps, micro-batches or ranks",
+        "all-to-all": "fewer hosts",
+        "permutation": "fewer hosts, or a lower count",
+        "poisson": "an earlier stop, a lower load or fewer hosts",
+    }.get(table.kind, "fewer messages")
+    raise ScenarioError(
+        Problem(
+            "",
+            f"workload.{index}",
+            f"{subject} takes at least {load.messages:,} messages and {load.operations:,} operations, and a run has "
+            f"at most {OPERATIONS_MAX:,} operations: take {fewer}",
+        )
+    )
+
+
 def sure_bytes(counts: Counts, routes: int = 0) -> int:
-    """Memory that a run of these counts takes before its first event: the libraries, the plan, the engine's state.
+    """Memory that a run takes before its first event: the libraries, the operations, the plan, the engine's state.
 
     `routes` are the bytes of the plan's routes, as far as they are known.
     """
     fixed = footprint(counts)
-    return LIBRARIES_BYTES + plan_bytes(counts) + routes + fixed.fabric + fixed.operations
+    kept = _graph_bytes(counts) + plan_bytes(counts) + routes + fixed.fabric + fixed.operations
+    # Every message of a graph has a recv, so half of its operations are none.
+    return LIBRARIES_BYTES + max(kept, BUILT_BYTES * 2 * (counts.ops - counts.messages))
+
+
+def _graph_bytes(counts: Counts) -> int:
+    """Bytes of the operations as workloads make them, which are kept beside the plan; without what they wait for."""
+    message, other = (
+        sum(np.dtype(item.metadata["dtype"]).itemsize for item in fields(kind) if "dtype" in item.metadata)
+        for kind in (FlowTable, OperationGraph)
+    )
+    others = counts.ops - counts.messages
+    edge = 2 * np.dtype(np.int32).itemsize  # `before` and `after`: an element for each wait
+    return counts.messages * message + others * (other - edge)
 
 
 def route_bytes(scenario: Scenario) -> int:
@@ -169,31 +233,90 @@ def _fabric(table: Any) -> tuple[list[tuple[int, int]], int, int]:
     return [], 0, 0
 
 
-def _messages(scenario: Scenario, host_count: int, base_dir: Path) -> tuple[int, int]:
-    """Messages and queue pairs of all workloads, at least."""
+def _load(scenario: Scenario, table: Any, host_count: int, base_dir: Path) -> Load:
     messages = pairs = 0
-    for table in scenario.workload:
-        match table:
-            case Flows():
-                count = len(table.flow)
-                messages, pairs = messages + count, pairs + (0 if any(flow.qp for flow in table.flow) else count)
-            case Permutation():
-                hosts = selected(table.hosts, host_count)
-                messages, pairs = messages + hosts * table.count, pairs + hosts
-            case AllToAll():
-                hosts = selected(table.hosts, host_count)
-                messages, pairs = messages + hosts * (hosts - 1), pairs + hosts * (hosts - 1)
-            case Incast():
-                senders = table.fan_in or selected(table.senders or (), host_count - 1)
-                count = selected(table.receivers or (), host_count) * senders * table.waves
-                messages, pairs = messages + count, pairs + count
-            case Training():
-                count = _step_messages(scenario, table, host_count) * table.steps
-                messages, pairs = messages + count, pairs + min(count, 1)
-            case Poisson():
-                count = _arrivals(scenario, table, host_count, base_dir)
-                messages, pairs = messages + count, pairs + count
-    return messages, pairs
+    match table:
+        case Flows():
+            messages = len(table.flow)
+            pairs = 0 if any(flow.qp for flow in table.flow) else messages
+        case Permutation():
+            pairs = selected(table.hosts, host_count)
+            messages = pairs * table.count
+        case AllToAll():
+            hosts = selected(table.hosts, host_count)
+            messages = pairs = hosts * (hosts - 1)
+        case Incast():
+            senders = table.fan_in or selected(table.senders or (), host_count - 1)
+            messages = pairs = selected(table.receivers or (), host_count) * senders * table.waves
+        case Training():
+            messages = _step_messages(scenario, table, host_count) * table.steps
+            pairs = min(messages, 1)
+        case Poisson():
+            messages = pairs = _arrivals(scenario, table, host_count, base_dir)
+        case Transfer():
+            messages = pairs = _bulk(scenario, table, host_count)
+        case Collective():
+            return _collective(scenario, table, host_count)
+    return Load(messages, messages, 0 if _inside(scenario, table) else pairs)
+
+
+def _inside(scenario: Scenario, table: Any) -> bool:
+    """Whether messages of a node's own GPUs may have no queue pair."""
+    analytic = scenario.scale_up is not None and scenario.scale_up.model == "analytic"
+    return analytic and isinstance(table, Transfer | Collective)
+
+
+def _collective(scenario: Scenario, table: Collective, host_count: int) -> Load:
+    whole = table.hosts == "all" and table.job is None
+    gpus_alone = _fabric(scenario.fabric)[1]  # no storage, no frontend
+    ranks = _exactly(scenario, table.hosts, table.job, gpus_alone if whole else host_count)
+    if table.matrix is not None:
+        ranks = len(table.matrix)
+    if not ranks:
+        return NOTHING
+    gpus = scenario.fabric.gpus_of_node
+    node_ranks = [gpus] if whole else [each for each in range(1, gpus + 1) if ranks % each == 0]
+    load = collective_load(table, ranks, node_ranks)
+    return load._replace(pairs=0) if _inside(scenario, table) else load
+
+
+def _bulk(scenario: Scenario, table: Transfer, host_count: int) -> int:
+    """Messages of a transfer."""
+    sources, destinations = (
+        _exactly(scenario, "all" if hosts is None else hosts, table.job, host_count)
+        for hosts in (table.sources, table.destinations)
+    )
+    times = table.count
+    if table.stop is not None:
+        times = min(times, max(0, -(-(table.stop - table.start) // max(table.period, 1))))
+    if not sources or not destinations:
+        return 0
+    each = {"striped": min(destinations, table.size), "one-to-all": destinations}.get(table.pattern, 1)
+    return sources * each * times
+
+
+def _exactly(scenario: Scenario, selector: str | Sequence[str], job_name: str | None, host_count: int) -> int:
+    """Hosts that a selector names, or 0 if that is not known without the names of the fabric.
+
+    Less than all would not do: more ranks may take another algorithm, which has fewer messages.
+    """
+    if selector == "all" and job_name is not None:
+        job = next(job for job in scenario.job if job.name == job_name)
+        return job.ranks if job.hosts is None and job.ranks else _exactly(scenario, job.hosts or (), None, host_count)
+    total = 0
+    for part in [selector] if isinstance(selector, str) else selector:
+        ends = re.fullmatch(r"\s*([a-z]+)(\d+)\s*:\s*([a-z]+)(\d+)\s*", part)
+        if isinstance(scenario.fabric, Graph) and (part == "all" or ":" in part):
+            return 0  # whatever its hosts are called, and whether they have a link
+        if part == "all":
+            total += host_count
+        elif ends is not None and ends[1] == ends[3]:
+            total += max(0, int(ends[4]) - int(ends[2]) + 1)
+        elif any(mark in part for mark in "*?[:"):
+            return 0
+        else:
+            total += 1
+    return total if total <= host_count else 0
 
 
 def _step_messages(scenario: Scenario, table: Training, host_count: int) -> int:

@@ -23,7 +23,7 @@ from tests.parity.compare import FAULT, assert_same, run_core
 from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
 
 
-@example_settings(0.8)
+@example_settings()
 @given(plans())
 def test_core_agrees_with_the_oracle(plan: Plan) -> None:
     plan, oracle = simulate_bounded(plan, PACKET_LIMIT)

@@ -116,10 +116,10 @@ class WorkloadContext:
         except SelectorError as error:
             raise self.error(key, str(error)) from None
 
-    def ranks(self, selector: str | Sequence[str]) -> np.ndarray:
+    def ranks(self, selector: str | Sequence[str], *, gpus: bool = True) -> np.ndarray:
         """Ids of the hosts that the key `hosts` names, in the order of their ranks: (R,) int64.
 
-        "all" means all hosts of the job, or without one all GPUs that have a link: no storage, no frontend.
+        "all" means all hosts of the job, or without one all that have a link, of `gpus` no storage and no frontend.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class WorkloadContext:
             if len(outside):
                 name = self.hosts.names[int(outside[0])]
                 raise self.error("hosts", f'host "{name}" is not of job "{self.job.name if self.job else ""}"')
-        elif selector == "all" and (self.fabric.host_node != NONE).any():
+        elif gpus and selector == "all" and (self.fabric.host_node != NONE).any():
             chosen = chosen[self.fabric.host_node[chosen] != NONE]
         return chosen
 

@@ -29,7 +29,7 @@ def goal_graph(table: Goal, context: WorkloadContext) -> OperationGraph:
     InputError
         The file is wrong, or a calc takes too long.
     """
-    hosts = context.ranks(table.hosts)
+    hosts = context.ranks(table.hosts, gpus=False)
     trace = read_goal(context.base_dir / table.path)
     if trace.rank_count > len(hosts):
         of = f'job "{context.job.name}" has' if context.job and table.hosts == "all" else "there are"

@@ -75,7 +75,7 @@ def random_ports(draw: st.DrawFn) -> Ports:
     return ports_of_pairs(hosts, nodes, pairs)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(random_ports())
 def test_next_hops_are_those_of_a_plain_search(ports: Ports) -> None:
     routes = shortest_paths(ports)
@@ -109,7 +109,7 @@ def searched_at_cost(ports: Ports, cost: np.ndarray, node: int, dst: int) -> lis
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(random_ports(), st.data())
 def test_cables_may_count_more_than_one(ports: Ports, data: st.DataObject) -> None:
     drawn = data.draw(st.lists(st.sampled_from([1, 1, 2, 3, 5]), min_size=len(ports.port_node), max_size=99))

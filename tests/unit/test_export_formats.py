@@ -326,7 +326,7 @@ def test_the_ideal_of_the_simulator_is_its_formula(tmp_path):
         "until": "1us",
     }
     from fabemu.export.hpcc import _standalone_ns
-    from fabemu.export.source import Source
+    from fabemu.recorded.source import Source
 
     result = fabemu.run(scenario, tmp_path / "run")
     compiled = Source.open(result.directory).compiled

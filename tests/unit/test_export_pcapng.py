@@ -16,9 +16,9 @@ from fabemu.errors import InputError, OutputError
 from fabemu.export import export_pcapng
 from fabemu.export.hops import Hops
 from fabemu.export.icrc import icrc
-from fabemu.export.source import Source
-from fabemu.export.transport import Messages, PacketNumbers
 from fabemu.hashing import hash64, low32
+from fabemu.recorded.source import Source
+from fabemu.recorded.transport import Messages, PacketNumbers
 
 TSHARK = shutil.which("tshark")
 needs_tshark = pytest.mark.skipif(TSHARK is None, reason="tshark is not installed (Debian package tshark)")

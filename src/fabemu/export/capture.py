@@ -20,9 +20,9 @@ from fabemu.export.addresses import ipv4, mac, refuse_too_many, tunnel_ipv4
 from fabemu.export.hops import Hops
 from fabemu.export.output import replacing
 from fabemu.export.selection import Selection, select
-from fabemu.export.source import Source
-from fabemu.export.transport import PSN_BITS, Messages, PacketNumbers
 from fabemu.plan import VERB_READ, VERB_SEND
+from fabemu.recorded.source import Source
+from fabemu.recorded.transport import PSN_BITS, Messages, PacketNumbers
 from fabemu.scenario import Scenario
 from fabemu.trace import NONE, PACKET_KINDS, read_batches
 from fabemu.units import format_time

@@ -17,9 +17,9 @@ from fabemu.compile import Compiled
 from fabemu.compile.traffic import source_ports
 from fabemu.errors import InputError, OutputError
 from fabemu.export.output import refuse_existing, replacing
-from fabemu.export.source import Source
 from fabemu.ideal import ideal_paths
 from fabemu.plan import VERB_SCALE_UP
+from fabemu.recorded.source import Source
 from fabemu.trace import PAUSE_ENDS, VERBS, dictionary_column, integer_column, read_table
 
 FCT_FILE, PFC_FILE = "fct.txt", "pfc.txt"

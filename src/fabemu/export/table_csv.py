@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from fabemu.export.output import replacing
-from fabemu.export.source import Source
+from fabemu.recorded.source import Source
 from fabemu.trace import TABLES, is_dictionary, read_batches
 
 

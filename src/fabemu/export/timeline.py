@@ -20,8 +20,8 @@ import numpy as np
 
 from fabemu.errors import InputError
 from fabemu.export.output import replacing
-from fabemu.export.source import Source
 from fabemu.plan import FOREVER_PS
+from fabemu.recorded.source import Source
 from fabemu.trace import dictionary_column, float_column, integer_column, read_batches, read_table, table_path
 from fabemu.units import format_time
 

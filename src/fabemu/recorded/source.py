@@ -1,4 +1,4 @@
-"""A run directory as an export reads it: what it says of itself, and the plan that its scenario compiles to."""
+"""A run directory read again: what it says of itself, and the plan that its scenario compiles to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Source:
         if isinstance(found, int) and found > SCHEMA_VERSION:
             raise InputError(
                 f"{directory}: its tables have schema version {found}, this fabemu reads up to {SCHEMA_VERSION}; "
-                f"it was written by fabemu {info.get('version')}: export it with that version"
+                f"it was written by fabemu {info.get('version')}: read it with that version"
             )
         return cls(directory, info)
 

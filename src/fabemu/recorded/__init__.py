@@ -1,0 +1,1 @@
+"""A run directory read again: its plan, and what its numbers stand for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.pauses import PauseRoots, PauseTotal, PausingPort
 from fabemu.analysis.steps import TrainingSteps
 from fabemu.errors import InputError
+from fabemu.layout import Section, plain_text, show
 from fabemu.result import Run
 from fabemu.run_directory import plain
 from fabemu.trace import DROP_CAUSES, PURPOSES, integer_column, read_table, table_path
@@ -55,14 +55,11 @@ class Summary:
 
     def __str__(self) -> str:
         """As plain text."""
-        return "\n".join(_text(section) for section in _sections(self))
+        return plain_text(_sections(self))
 
     def show(self, stream: IO[str]) -> None:
         """Print to a stream: in colour if it is a terminal and NO_COLOR is not set, else as plain text."""
-        if stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-            _show_rich(self, stream)
-        else:
-            stream.write(f"{self}\n")
+        show(_sections(self), stream)
 
 
 def summarise(run: Run) -> Summary:
@@ -185,18 +182,7 @@ def _sum(table: Any, column: str) -> int:
     return int(integer_column(table, column, 0).sum())
 
 
-@dataclass(frozen=True)
-class _Section:
-    """A heading with either a table (columns and rows of text) or lines."""
-
-    title: str
-    columns: tuple[str, ...] = ()
-    rows: Sequence[tuple[str, ...]] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    alarm: bool = False
-
-
-def _sections(summary: Summary) -> list[_Section]:
+def _sections(summary: Summary) -> list[Section]:
     sections = [_head(summary)]
     if summary.jobs:
         sections.append(_jobs(summary.jobs))
@@ -220,7 +206,7 @@ def _sections(summary: Summary) -> list[_Section]:
             (item.kind, count_text(item.count), time_text(item.first_ps), time_text(item.last_ps), item.where)
             for item in summary.incidents
         ]
-        sections.append(_Section("incidents", ("incident", "events", "first", "last", "first at"), listed))
+        sections.append(Section("incidents", ("incident", "events", "first", "last", "first at"), listed))
     sections.append(_counts(summary))
     if summary.pausing_ports:
         sections.append(_pausing("ports that paused their peers most", summary.pausing_ports))
@@ -238,7 +224,7 @@ def _sections(summary: Summary) -> list[_Section]:
             for place in summary.drop_places
         ]
         sections.append(
-            _Section("ports that dropped most", ("ingress port", "egress port", "class", "cause", "drops"), listed)
+            Section("ports that dropped most", ("ingress port", "egress port", "class", "cause", "drops"), listed)
         )
     if summary.busiest_links:
         rows = [
@@ -253,13 +239,13 @@ def _sections(summary: Summary) -> list[_Section]:
             for link in summary.busiest_links
         ]
         columns = ("port", "mean", "peak", "sent", "longest queue", "paused")
-        sections.append(_Section("busiest links", columns, rows))
+        sections.append(Section("busiest links", columns, rows))
     sections.append(_checks(summary))
     sections.append(_foot(summary))
     return sections
 
 
-def _head(summary: Summary) -> _Section:
+def _head(summary: Summary) -> Section:
     info = summary.info
     status = info.get("status", "unknown")
     lines = []
@@ -284,13 +270,13 @@ def _head(summary: Summary) -> _Section:
     found = severity_counts(finding["severity"] for finding in info.get("findings", ()))
     if found:
         lines.append(f"{found} to look at before trusting the figures: see run.json")
-    return _Section(f"{info.get('name', summary.directory)}: {status}", lines=lines, alarm=status != "finished")
+    return Section(f"{info.get('name', summary.directory)}: {status}", lines=lines, alarm=status != "finished")
 
 
 _NOT_DONE = (("failed", "failed"), ("unfinished", "unfinished"), ("not_run", "not run"))
 
 
-def _times(title: str, first: str, groups: Sequence[fct.Distribution], figures: Any, write: Any) -> _Section:
+def _times(title: str, first: str, groups: Sequence[fct.Distribution], figures: Any, write: Any) -> Section:
     rows = []
     for group in groups:
         values = figures(group)
@@ -298,7 +284,7 @@ def _times(title: str, first: str, groups: Sequence[fct.Distribution], figures: 
             (group.name, count_text(group.count), str(group.unfinished), *(write(value) for value in values.values()))
         )
     keys = tuple(figures(groups[0]))
-    return _Section(title, (first, "messages", "unfinished", *keys), rows)
+    return Section(title, (first, "messages", "unfinished", *keys), rows)
 
 
 def rate_text(rate_bps: float) -> str:
@@ -306,7 +292,7 @@ def rate_text(rate_bps: float) -> str:
     return "-" if math.isnan(rate_bps) else f"{bytes_text(rate_bps / 8)}/s"
 
 
-def _collectives(items: Sequence[CollectiveTimes]) -> _Section:
+def _collectives(items: Sequence[CollectiveTimes]) -> Section:
     rows = [
         (
             item.label,
@@ -325,10 +311,10 @@ def _collectives(items: Sequence[CollectiveTimes]) -> _Section:
         for item in items
     ]
     columns = ("workload", "collective", "algorithm", "ranks", "bytes", "runs", "unfinished")
-    return _Section("collectives", (*columns, "time p50", "max", "ideal", "algbw", "busbw"), rows)
+    return Section("collectives", (*columns, "time p50", "max", "ideal", "algbw", "busbw"), rows)
 
 
-def _jobs(items: Sequence[JobOutcome]) -> _Section:
+def _jobs(items: Sequence[JobOutcome]) -> Section:
     rows = [
         (
             item.name,
@@ -344,10 +330,10 @@ def _jobs(items: Sequence[JobOutcome]) -> _Section:
         for item in items
     ]
     columns = ("job", "ranks", "nodes", "start", "completion", "computing", "communication", "busbw", "by the fabric")
-    return _Section("jobs", columns, rows)
+    return Section("jobs", columns, rows)
 
 
-def _training(items: Sequence[TrainingSteps]) -> _Section:
+def _training(items: Sequence[TrainingSteps]) -> Section:
     rows = [
         (
             item.label,
@@ -363,10 +349,10 @@ def _training(items: Sequence[TrainingSteps]) -> _Section:
         for item in items
     ]
     columns = ("workload", "steps", "step", "computing", "exposed", *PURPOSES, "bubble", "ideal", "tokens/s", "MFU")
-    return _Section("training steps (mean; computing and waiting of a rank)", columns, rows)
+    return Section("training steps (mean; computing and waiting of a rank)", columns, rows)
 
 
-def _counts(summary: Summary) -> _Section:
+def _counts(summary: Summary) -> Section:
     totals = summary.info.get("totals", {})
     lines = []
     if summary.pauses is not None:
@@ -386,18 +372,18 @@ def _counts(summary: Summary) -> _Section:
         named = ", ".join(f"{count_text(count)} {cause}" for cause, count in drops.items() if count)
         again = totals.get("retransmissions", summary.retransmissions)
         lines.append(f"drops: {named or '0'}; retransmissions: {count_text(again or 0)}")
-    return _Section("congestion", lines=lines)
+    return Section("congestion", lines=lines)
 
 
-def _pausing(title: str, ports: Sequence[PausingPort]) -> _Section:
+def _pausing(title: str, ports: Sequence[PausingPort]) -> Section:
     rows = [
         (item.port, item.class_name, count_text(item.count), time_text(item.paused_ps), time_text(item.longest_ps))
         for item in ports
     ]
-    return _Section(title, ("port", "class", "pauses", "paused time", "longest"), rows)
+    return Section(title, ("port", "class", "pauses", "paused time", "longest"), rows)
 
 
-def _roots(found: PauseRoots) -> _Section:
+def _roots(found: PauseRoots) -> Section:
     rows = [
         (
             item.port,
@@ -416,21 +402,21 @@ def _roots(found: PauseRoots) -> _Section:
         if count:
             rows.append((name, "", "", count_text(count), time_text(paused_ps), ""))
     columns = ("port", "class", "cause", "pauses", "paused time", "longest")
-    return _Section("ports at the root of the pauses", columns, rows)
+    return Section("ports at the root of the pauses", columns, rows)
 
 
-def _checks(summary: Summary) -> _Section:
+def _checks(summary: Summary) -> Section:
     checks = summary.info.get("invariants")
     if checks is None:
-        return _Section("invariants", lines=["not checked: the run did not come to its end"], alarm=True)
+        return Section("invariants", lines=["not checked: the run did not come to its end"], alarm=True)
     broken = [check for check in checks if not check["held"]]
     if not broken:
-        return _Section("invariants", lines=[f"all {len(checks)} held"])
+        return Section("invariants", lines=[f"all {len(checks)} held"])
     lines = [f"BROKEN: {check['name']}: {check['detail']}" for check in broken]
-    return _Section("invariants", lines=lines, alarm=True)
+    return Section("invariants", lines=lines, alarm=True)
 
 
-def _foot(summary: Summary) -> _Section:
+def _foot(summary: Summary) -> Section:
     info = summary.info
     lines = []
     if "totals" in info:
@@ -444,59 +430,4 @@ def _foot(summary: Summary) -> _Section:
     lines.append(f"seed {info.get('seed')}, digest {info.get('digest', '-')}")
     tables = ", ".join(info.get("trace", {}).get("tables", [])) or "none"
     lines.append(f"tables in {summary.directory}: {tables}")
-    return _Section("run", lines=lines)
-
-
-def _text(section: _Section) -> str:
-    lines = [section.title, *(f"  {line}" for line in section.lines)]
-    if section.columns:
-        cells = [section.columns, *section.rows]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(section.columns))]
-        for row in cells:
-            # Names to the left, figures to the right.
-            parts = [
-                cell.ljust(width) if _is_name(section.columns[column]) else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append(f"  {'  '.join(parts)}".rstrip())
-    return "\n".join(lines)
-
-
-_NAMES = (
-    "size",
-    "workload",
-    "job",
-    "collective",
-    "algorithm",
-    "port",
-    "ingress port",
-    "egress port",
-    "class",
-    "cause",
-    "incident",
-    "first at",
-)
-
-
-def _is_name(column: str) -> bool:
-    return column in _NAMES
-
-
-def _show_rich(summary: Summary, stream: IO[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(file=stream, highlight=False)
-    for section in _sections(summary):
-        style = "bold red" if section.alarm else "bold"
-        console.print(Text(section.title, style=style))
-        for line in section.lines:
-            console.print(Text(f"  {line}", style="red" if section.alarm else ""), soft_wrap=True)
-        if section.columns:
-            table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-            for column in section.columns:
-                table.add_column(column, justify="left" if _is_name(column) else "right", no_wrap=True)
-            for row in section.rows:
-                table.add_row(*(Text(cell) for cell in row))
-            console.print(table)
+    return Section("run", lines=lines)

@@ -12,8 +12,8 @@ import pytest
 
 import fabemu
 from fabemu.cli import main
+from fabemu.headline import FIGURES
 from fabemu.sweeps.execute import task_of
-from fabemu.sweeps.figures import FIGURES
 from fabemu.sweeps.local import LocalWorkers
 from fabemu.sweeps.parameter import parameters_of
 from fabemu.sweeps.points import plan_sweep

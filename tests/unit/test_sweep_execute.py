@@ -10,8 +10,8 @@ import pytest
 
 import fabemu
 from fabemu.errors import InputError, MachineError, OutputError
+from fabemu.headline import FIGURES, check_figure
 from fabemu.sweeps.execute import Execution, task_of
-from fabemu.sweeps.figures import FIGURES, check_figure
 from fabemu.sweeps.parameter import parameters_of
 from fabemu.sweeps.points import plan_sweep
 from fabemu.sweeps.store import PART_ROWS

@@ -90,10 +90,10 @@ def command(
       fabemu sweep scenario.toml --set 'switch.pfc.alpha=1/32..2:log' --design lhs --points 50
       fabemu sweep scenario.toml --set 'link.rate=[100Gbps,400Gbps]' --plot rate.png
     """
+    from fabemu.headline import HEADLINE, check_figure
     from fabemu.sweeps import hiring, load_sweep
     from fabemu.sweeps.design import check_design
     from fabemu.sweeps.execute import Execution
-    from fabemu.sweeps.figures import HEADLINE, check_figure
     from fabemu.sweeps.parameter import read_settings
     from fabemu.sweeps.picture import check_picture, draw
     from fabemu.sweeps.points import plan_sweep

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fabemu.errors import InputError, OutputError
-from fabemu.sweeps.figures import FIGURES, check_figure
+from fabemu.headline import FIGURES, check_figure
 from fabemu.sweeps.parameter import Parameter
 from fabemu.sweeps.result import PointResult, Sweep, figure_text
 

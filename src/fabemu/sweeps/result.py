@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from fabemu.errors import InputError
+from fabemu.headline import FIGURES, HEADLINE
 from fabemu.report import bytes_text, count_text, time_text
 from fabemu.run_directory import plain
-from fabemu.sweeps.figures import FIGURES, HEADLINE
 from fabemu.sweeps.points import size_text
 from fabemu.sweeps.store import COSTS, RESULTS, read_sweep_info
 from fabemu.sweeps.table import TEXT_SUFFIX

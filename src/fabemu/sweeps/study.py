@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fabemu.errors import InputError
-from fabemu.sweeps.figures import check_figure
+from fabemu.headline import check_figure
 from fabemu.sweeps.key import Key
 from fabemu.sweeps.parameter import Parameter, written
 from fabemu.sweeps.points import ScenarioSource, SweepPlan, make_point, plan_sweep

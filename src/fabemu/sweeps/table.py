@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fabemu.sweeps.figures import FIGURES
+from fabemu.headline import FIGURES
 from fabemu.sweeps.parameter import written
 from fabemu.sweeps.points import SweepPlan
 from fabemu.sweeps.task import Outcome

@@ -95,8 +95,8 @@ def _run(task: Task, files: Mapping[str, bytes] | None, is_wanted: Callable[[], 
     # What a worker imports when it has its first task, and the one that sends tasks never does.
     from fabemu.compile import compile_plan
     from fabemu.cost.admission import admit, admit_scenario
+    from fabemu.headline import figures_of
     from fabemu.simulate import Simulation
-    from fabemu.sweeps.figures import figures_of
 
     scenario = task.scenario.model_copy(update={"seed": task.seed})
     with tempfile.TemporaryDirectory(prefix="fabemu-sweep-") as scratch:

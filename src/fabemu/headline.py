@@ -1,4 +1,4 @@
-"""Headline figures of a run: the columns of a sweep's results, named as in ``fabemu run --json``."""
+"""Headline figures of a run, named as in ``fabemu run --json``: columns of a sweep's results, rows of a comparison."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fabemu.errors import InputError
-from fabemu.report import summarise
+from fabemu.report import Summary, summarise
 from fabemu.result import Run
 from fabemu.trace import DROP_CAUSES, read_table, table_path
+
+Better = Literal["less", "more", "neither"]
+"""Which way a figure changes for the better; neither for what is good or bad only together with others."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One column: its name, type, unit and meaning, and where ``fabemu run --json`` has it."""
+    """One figure: its name, type, unit and meaning, where ``fabemu run --json`` has it, and which way is better."""
 
     name: str
     kind: Literal["int", "float", "text"]
     unit: str
     meaning: str
     place: str
+    better: Better = "neither"
 
 
 def _distribution(name: str, unit: str, one: str, many: str) -> list[Figure]:
@@ -30,7 +34,7 @@ def _distribution(name: str, unit: str, one: str, many: str) -> list[Figure]:
     meanings |= {"max": f"greatest {one}", "mean": f"mean {one}"}
     infinite = "; infinite where messages did not finish"
     return [
-        Figure(f"{name}.{key}", "float", unit, text + infinite, f"summary.sizes[0].{name}.{key}")
+        Figure(f"{name}.{key}", "float", unit, text + infinite, f"summary.sizes[0].{name}.{key}", "less")
         for key, text in meanings.items()
     ]
 
@@ -47,7 +51,12 @@ def _totals() -> list[Figure]:
         "pfc_frames": "PFC frames sent",
         **{f"drops_{cause}": f"frames dropped: {cause.replace('_', ' ')}" for cause in DROP_CAUSES},
     }
-    return [Figure(f"totals.{key}", "int", "", text, f"totals.{key}") for key, text in meanings.items()]
+    # Marks and their notifications cost nothing by themselves; what they are for shows in the other figures.
+    neutral = ("packet_hops", "data_packets", "cnps", "marks")
+    return [
+        Figure(f"totals.{key}", "int", "", text, f"totals.{key}", "neither" if key in neutral else "less")
+        for key, text in meanings.items()
+    ]
 
 
 FIGURES: dict[str, Figure] = {
@@ -57,16 +66,18 @@ FIGURES: dict[str, Figure] = {
         Figure("digest", "text", "", "what came out, packet by packet", "digest"),
         Figure("simulated_ps", "int", "ps", "simulated time", "simulated_ps"),
         Figure("messages.count", "int", "", "messages of the workloads", "messages.count"),
-        Figure("messages.done", "int", "", "messages acknowledged", "messages.done"),
-        Figure("messages.failed", "int", "", "messages whose queue pair gave up", "messages.failed"),
-        Figure("messages.unfinished", "int", "", "messages still on their way at the end", "messages.unfinished"),
-        Figure("messages.not_run", "int", "", "messages never posted", "messages.not_run"),
+        Figure("messages.done", "int", "", "messages acknowledged", "messages.done", "more"),
+        Figure("messages.failed", "int", "", "messages whose queue pair gave up", "messages.failed", "less"),
+        Figure(
+            "messages.unfinished", "int", "", "messages still on their way at the end", "messages.unfinished", "less"
+        ),
+        Figure("messages.not_run", "int", "", "messages never posted", "messages.not_run", "less"),
         *_distribution("fct_ps", "ps", "completion time", "completion times"),
         *_distribution("slowdown", "", "slowdown", "slowdowns (completion time / ideal)"),
-        Figure("pauses.count", "int", "", "pauses", "summary.pauses.count"),
-        Figure("pauses.paused_ps", "int", "ps", "paused time, summed over pauses", "summary.pauses.paused_ps"),
-        Figure("pauses.longest_ps", "int", "ps", "longest pause", "summary.pauses.longest_ps"),
-        Figure("queue_max_bytes", "int", "bytes", "longest queue of one class at any port", ""),
+        Figure("pauses.count", "int", "", "pauses", "summary.pauses.count", "less"),
+        Figure("pauses.paused_ps", "int", "ps", "paused time, summed over pauses", "summary.pauses.paused_ps", "less"),
+        Figure("pauses.longest_ps", "int", "ps", "longest pause", "summary.pauses.longest_ps", "less"),
+        Figure("queue_max_bytes", "int", "bytes", "longest queue of one class at any port", "", "less"),
         *_totals(),
     ]
 }
@@ -81,7 +92,11 @@ HEADLINE = ("slowdown.p50", "slowdown.p99", "fct_ps.p99", "pauses.paused_ps", "q
 
 def figures_of(run: Run) -> dict[str, Any]:
     """Headline figures of a run that has ended, by name; those that cannot be had are left out."""
-    summary = summarise(run)
+    return figures_in(summarise(run), run)
+
+
+def figures_in(summary: Summary, run: Run) -> dict[str, Any]:
+    """Headline figures of a run whose summary is known; as `figures_of`."""
     document: dict[str, Any] = {**summary.info, "summary": {"sizes": summary.sizes[:1], "pauses": summary.pauses}}
     found = {}
     for figure in FIGURES.values():
@@ -101,10 +116,13 @@ def check_figure(name: str) -> str:
     raise InputError(f"there is no figure {name!r}{hint} (they are {', '.join(NUMBERS)})")
 
 
-def _longest_queue(run: Run) -> int:
+def _longest_queue(run: Run) -> int | None:
     import pyarrow.compute as pc
 
-    table = read_table(table_path(run.directory, "ports"), ("queue_max_bytes",))
+    try:
+        table = read_table(table_path(run.directory, "ports"), ("queue_max_bytes",))
+    except InputError:
+        return None  # the run did not write it
     return pc.max(table.column("queue_max_bytes")).as_py() or 0
 
 

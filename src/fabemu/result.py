@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabemu.errors import InputError
 from fabemu.run_directory import read_info
-from fabemu.trace import TABLES, read_table, table_path, tables_in
+from fabemu.trace import TABLES, Batches, read_batches, read_table, table_path, tables_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +61,25 @@ class Run:
         if name not in self._tables:
             self._tables[name] = read_table(table_path(self.directory, name))
         return self._tables[name]
+
+    def batches(self, name: str, columns: Sequence[str] | None = None) -> Batches:
+        """Record batches of one table, read anew whenever they are iterated over: for tables larger than memory.
+
+        Parameters
+        ----------
+        name
+            The table.
+        columns
+            Only these columns, in the order of the table; what the table lacks is left out. All if None.
+
+        Raises
+        ------
+        InputError
+            If no table has this name; and while iterated over, if there is no such table in this run.
+        """
+        if name not in TABLES:
+            raise InputError(f"{name!r} is not a trace table; the tables are {', '.join(TABLES)}")
+        return read_batches(table_path(self.directory, name), columns)
 
     @property
     def tables(self) -> list[str]:

@@ -651,10 +651,13 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     return table.select(list(columns)) if columns is not None else table
 
 
-def _open_file(path: Path) -> tuple[pa.NativeFile, ipc.RecordBatchFileReader | None]:
+def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.RecordBatchFileReader | None]:
     """Open a table; no reader if it was cut off."""
     try:
-        source = pa.memory_map(str(path), "r") if path.stat().st_size else pa.BufferReader(b"")
+        if not path.stat().st_size:
+            source = pa.BufferReader(b"")
+        else:
+            source = pa.memory_map(str(path), "r") if mapped else pa.OSFile(str(path), "rb")
     except FileNotFoundError:
         raise InputError(f"{path}: no such table; was it asked for in [trace] tables or --trace?") from None
     except OSError as error:
@@ -667,24 +670,61 @@ def _open_file(path: Path) -> tuple[pa.NativeFile, ipc.RecordBatchFileReader | N
     return source, reader
 
 
-def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Read one table of a run batch by batch, with one batch in memory at a time.
+def read_batches(path: Path, columns: Sequence[str] | None = None) -> Batches:
+    """Record batches of one table of a run, finished or not; see `Batches`."""
+    return Batches(path, columns)
+
+
+class Batches:
+    """Record batches of one table, read anew whenever they are iterated over, with one in memory at a time.
+
+    Parameters
+    ----------
+    path
+        The ``.arrow`` file.
+    columns
+        Only these columns, in the order of the table; what the table lacks is left out. All if None.
 
     Raises
     ------
     InputError
-        As `read_table` does.
+        While iterated over, as `read_table` does.
     """
-    source, reader = _open_file(path)
-    if reader is None:
-        yield from _read_stream_part(path, source).to_batches()
-        return
-    for index in range(reader.num_record_batches):
-        yield reader.get_batch(index)
+
+    def __init__(self, path: Path, columns: Sequence[str] | None = None) -> None:
+        """Remember where they are; nothing is opened yet."""
+        self.path = path
+        self.columns = columns
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """One batch after the other."""
+        # Not mapped into memory: pages of a large file would count as this process's own.
+        source, reader = _open_file(self.path, mapped=False)
+        if reader is None:
+            yield from _whole_batches(_open_stream(self.path, source, self.columns))
+            return
+        if self.columns is not None:
+            reader = ipc.open_file(source, options=_only(reader.schema, self.columns))
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
+
+
+def _only(schema: pa.Schema, columns: Sequence[str]) -> ipc.IpcReadOptions:
+    chosen = set(columns)
+    fields = [number for number, name in enumerate(schema.names) if name in chosen]
+    return ipc.IpcReadOptions(included_fields=fields)
 
 
 def _read_stream_part(path: Path, source: pa.NativeFile) -> pa.Table:
     """Batches of an IPC file without a footer, up to the first incomplete one."""
+    reader = _open_stream(path, source)
+    return pa.Table.from_batches(list(_whole_batches(reader)), reader.schema)
+
+
+def _open_stream(
+    path: Path, source: pa.NativeFile, columns: Sequence[str] | None = None
+) -> ipc.RecordBatchStreamReader:
+    """The stream inside an IPC file without a footer."""
     size = source.size()
     source.seek(0)
     if size == 0:
@@ -696,14 +736,21 @@ def _read_stream_part(path: Path, source: pa.NativeFile) -> pa.Table:
     except (pa.ArrowInvalid, OSError):
         raise InputError(f"{path}: is cut off inside its header: the run ended before it wrote a row") from None
     _check_schema(path, reader.schema)
-    batches = []
-    try:
-        for batch in reader:
+    if columns is not None:
+        source.seek(_FILE_PREFIX_BYTES)
+        reader = ipc.open_stream(source, options=_only(reader.schema, columns))
+    return reader
+
+
+def _whole_batches(reader: ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
+    """Batches up to the first incomplete one, the cut."""
+    while True:
+        try:
+            batch = reader.read_next_batch()
             batch.validate()
-            batches.append(batch)
-    except (pa.ArrowInvalid, OSError):
-        pass  # the cut: everything before it is whole
-    return pa.Table.from_batches(batches, reader.schema)
+        except (StopIteration, pa.ArrowInvalid, OSError):
+            return
+        yield batch
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -48,9 +49,43 @@ def percentile(sorted_values: np.ndarray, percent: float) -> float:
     """
     if len(sorted_values) == 0:
         return math.nan
-    # The guard keeps 99.9 % of 1000 at rank 999 in spite of the rounding of the product.
-    rank = math.ceil(percent / 100 * len(sorted_values) - 1e-9)
-    return float(sorted_values[min(max(rank, 1), len(sorted_values)) - 1])
+    return float(sorted_values[nearest_rank(percent, len(sorted_values)) - 1])
+
+
+def nearest_rank(percent: float, count: int) -> int:
+    """Rank of a percentile among `count` values, 1 to `count`; 0 if there are none."""
+    # As a fraction: 99.9 % of 1000 is rank 999, whatever the rounding of the product.
+    rank = math.ceil(Fraction(str(percent)) * count / 100)
+    return min(max(rank, 1), count)
+
+
+def counted_times(flows: pa.Table, end_ps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which messages count, and what they took.
+
+    Parameters
+    ----------
+    flows
+        The flows table, or a part of it.
+    end_ps
+        When the run ended; messages due then or later do not count. None: none counts that was never posted.
+
+    Returns
+    -------
+    (rows,) bool, (rows,) float64, (rows,) float64
+        Whether it counts; completion time in ps; slowdown, NaN where the ideal is unknown. Both infinite if it did not
+        finish.
+    """
+    status, names = dictionary_column(flows, "status")
+    done = status == names.index("done") if names else np.zeros(len(status), np.bool_)
+    not_run = status == names.index("not_run") if names else done
+    start_ps = integer_column(flows, "start_ps")
+    measured = integer_column(flows, "measured").astype(np.bool_)
+    due = ~not_run if end_ps is None else ~(not_run & (start_ps >= end_ps))
+    fct_ps = integer_column(flows, "fct_ps")
+    # Delivered is finished for the receiver, even if the last ACK was still on its way when the run ended.
+    finished = (done | (fct_ps != NONE)) & (fct_ps != NONE)
+    slowdown = float_column(flows, "slowdown")
+    return measured & due, np.where(finished, fct_ps, np.inf), np.where(finished, slowdown, np.inf)
 
 
 def completion_times(flows: pa.Table, end_ps: int | None = None) -> dict[str, np.ndarray]:
@@ -68,20 +103,10 @@ def completion_times(flows: pa.Table, end_ps: int | None = None) -> dict[str, np
     dict
         ``fct_ps`` and ``slowdown`` (float64, infinite if not finished), ``bytes`` (int64), ``label`` (int64 index).
     """
-    status, names = dictionary_column(flows, "status")
-    done = status == names.index("done") if names else np.zeros(len(status), np.bool_)
-    not_run = status == names.index("not_run") if names else done
-    start_ps = integer_column(flows, "start_ps")
-    measured = integer_column(flows, "measured").astype(np.bool_)
-    due = ~not_run if end_ps is None else ~(not_run & (start_ps >= end_ps))
-    keep = measured & due
-    fct_ps = integer_column(flows, "fct_ps")
-    # Delivered is finished for the receiver, even if the last ACK was still on its way when the run ended.
-    finished = (done | (fct_ps != NONE)) & (fct_ps != NONE)
-    slowdown = float_column(flows, "slowdown")
+    keep, fct_ps, slowdown = counted_times(flows, end_ps)
     return {
-        "fct_ps": np.where(finished, fct_ps, np.inf)[keep],
-        "slowdown": np.where(finished, slowdown, np.inf)[keep],
+        "fct_ps": fct_ps[keep],
+        "slowdown": slowdown[keep],
         "bytes": integer_column(flows, "bytes")[keep],
         "label": dictionary_column(flows, "label")[0][keep],
     }

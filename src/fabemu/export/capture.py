@@ -115,7 +115,7 @@ def export_pcapng(
     writer = _Writer(compiled, source.scenario, selection, snap_bytes=snap_bytes, picoseconds=picoseconds)
     with replacing(output, force=force, inside=directory) as file:
         file.write(writer.head(source, capture.notes))
-        found = _write(writer, file, read_batches(table), capture)
+        found = _write(writer, file, iter(read_batches(table)), capture)
         if not found.taken:
             raise InputError(f"{directory}: {found.text(len(selection.ports))}")
     if capture.credits:

@@ -1,0 +1,211 @@
+"""Tails of completion times and slowdowns, by group, with confidence limits: exact, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from fabemu.analysis.batches import Names, Rows, again, integers
+from fabemu.analysis.confidence import limit_ranks
+from fabemu.analysis.fct import COLUMNS, PERCENTILES, SIZE_CLASSES, counted_times, nearest_rank
+from fabemu.analysis.ranks import CELLS, OrderStatistics
+from fabemu.errors import InputError
+from fabemu.result import Run
+
+BY = ("all", "size", "label", "job", "class", "collective")
+"""What messages can be grouped by: not at all, size class, workload, job, traffic class, run of a collective."""
+
+FIGURES = ("fct_ps", "slowdown")
+
+SCHEMA = pa.schema(
+    [
+        pa.field("by", pa.string(), metadata={"meaning": "What the messages are grouped by"}),
+        pa.field("group", pa.string(), metadata={"meaning": "Which of them these are"}),
+        pa.field("count", pa.int64(), metadata={"meaning": "Messages that have this figure, finished or not"}),
+        pa.field("unfinished", pa.int64(), metadata={"meaning": "Of the group, messages that did not finish"}),
+        pa.field("figure", pa.string(), metadata={"meaning": "fct_ps (ps) or slowdown (ratio)"}),
+        pa.field("percentile", pa.string(), metadata={"meaning": "p50, p90, p99, p99.9 or max"}),
+        pa.field("value", pa.float64(), metadata={"meaning": "By nearest rank; infinite if it did not finish"}),
+        pa.field("low", pa.float64(), metadata={"meaning": "Lower confidence limit; null if there is none"}),
+        pa.field("high", pa.float64(), metadata={"meaning": "Upper confidence limit; null if there is none"}),
+    ]
+)
+"""Columns of what `tails` gives."""
+
+
+def tails(
+    flows: Rows | Run,
+    end_ps: int | None = None,
+    *,
+    by: Sequence[str] = BY,
+    confidence: float | None = 0.95,
+    cells: int = CELLS * 12,
+) -> pa.Table:
+    """Percentiles of completion time and slowdown in groups of messages, with confidence limits.
+
+    Counted is what `fabemu.analysis.fct` counts, and percentiles are its nearest ranks: the figures are the same. The
+    limits are those of `fabemu.analysis.confidence`: they say how far chance alone would move a percentile if messages
+    were drawn independently, which messages that share queues are not.
+
+    Parameters
+    ----------
+    flows
+        The flows table, its record batches, or a run. Of batches one is in memory at a time; they are read some five
+        times.
+    end_ps
+        When the run ended: messages due then or later do not count. None: none counts that was never posted. A run says
+        it itself.
+    by
+        What to group by, some of `BY`. Messages without a job, class or collective are in none of its groups; groups
+        whose column the rows lack are left out.
+    confidence
+        Of the two limits together; None for no limits.
+    cells
+        Numbers held in memory at a time, 8 bytes each; memory also grows with groups, but not with rows.
+
+    Returns
+    -------
+    pa.Table
+        As in `SCHEMA`: one row per group, figure and percentile. The maximum has no limits. A group ``all`` without a
+        message has null values.
+
+    Raises
+    ------
+    InputError
+        A name in `by` is unknown, a column of the rows is missing, or SciPy is, which limits need.
+    """
+    unknown = [name for name in by if name not in BY]
+    if unknown:
+        raise InputError(f"messages cannot be grouped by {unknown[0]!r}; by is some of {', '.join(BY)}")
+    if isinstance(flows, Run):
+        if end_ps is None:
+            end_ps = flows.info.get("simulated_ps")
+        flows = flows.batches("flows", (*COLUMNS, *BY))
+    groupings = [_Grouping(name, max(cells // (2 * len(by)), 1000)) for name in dict.fromkeys(by)]
+    batches = again(flows, COLUMNS, [name for name in BY if name not in COLUMNS])
+    _each(batches, end_ps, groupings, counting=True)
+    for grouping in groupings:
+        grouping.seek(confidence)
+    while any(grouping.open for grouping in groupings):
+        _each(batches, end_ps, [grouping for grouping in groupings if grouping.open], counting=False)
+        for grouping in groupings:
+            grouping.narrow()
+    tables = [grouping.table() for grouping in groupings]
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def _each(
+    batches: Iterable[pa.RecordBatch], end_ps: int | None, groupings: Sequence[_Grouping], *, counting: bool
+) -> None:
+    for batch in batches:
+        keep, fct_ps, slowdown = counted_times(pa.Table.from_batches([batch]), end_ps)
+        for grouping in groupings:
+            grouping.take(batch, keep, (fct_ps, slowdown), counting=counting)
+
+
+class _Grouping:
+    """Groups of one kind, and the order statistics of both figures in them."""
+
+    def __init__(self, by: str, cells: int) -> None:
+        self._by = by
+        self._names = Names()
+        self._collectives: dict[int, int] = {}
+        self._statistics = [OrderStatistics(cells) for _ in FIGURES]
+        self._unfinished = np.zeros(0, np.int64)
+        if by == "all":
+            self._names.number("all")
+        elif by == "size":
+            for name, _ in SIZE_CLASSES:
+                self._names.number(name)
+
+    @property
+    def open(self) -> bool:
+        """Whether another pass is needed."""
+        return any(statistics.open for statistics in self._statistics)
+
+    def take(self, batch: pa.RecordBatch, keep: np.ndarray, figures: Sequence[np.ndarray], *, counting: bool) -> None:
+        """Take the rows of a batch that count."""
+        group = np.where(keep, self._groups(batch), -1)
+        groups = len(self._names)
+        if counting:
+            unfinished = np.bincount(group[np.isinf(figures[0]) & (group >= 0)], minlength=groups)
+            unfinished[: len(self._unfinished)] += self._unfinished
+            self._unfinished = unfinished
+        for statistics, numbers in zip(self._statistics, figures, strict=True):
+            if counting:
+                statistics.count(group, numbers, groups)
+            elif statistics.open:
+                statistics.look(group, numbers)
+
+    def seek(self, confidence: float | None) -> None:
+        """Choose the ranks of percentiles and their limits, after everything was counted."""
+        groups = len(self._names)
+        for statistics in self._statistics:
+            statistics.count(np.empty(0, np.int64), np.empty(0), groups)
+            counts = statistics.counts
+            ranks = np.zeros((groups, 3 * len(PERCENTILES) + 1), np.int64)
+            for number, percent in enumerate(PERCENTILES):
+                ranks[:, 3 * number] = [nearest_rank(percent, count) for count in counts.tolist()]
+                if confidence is not None:
+                    low, high = limit_ranks(percent, counts, confidence)
+                    ranks[:, 3 * number + 1], ranks[:, 3 * number + 2] = low, high
+            ranks[:, -1] = counts
+            statistics.seek(ranks)
+
+    def narrow(self) -> None:
+        """End a pass."""
+        for statistics in self._statistics:
+            if statistics.open:
+                statistics.narrow()
+
+    def table(self) -> pa.Table:
+        """The rows of these groups."""
+        counts = self._statistics[0].counts
+        chosen = [number for number in self._order() if counts[number] > 0 or self._by == "all"]
+        percentiles = [*(f"p{percent:g}" for percent in PERCENTILES), "max"]
+        per_figure = len(percentiles)
+        rows = len(chosen) * len(FIGURES) * per_figure
+        values = np.full((len(chosen), len(FIGURES), per_figure, 3), np.nan)
+        count = np.zeros((len(chosen), len(FIGURES)), np.int64)
+        for number, statistics in enumerate(self._statistics):
+            found = statistics.values[chosen]
+            values[:, number, :-1] = found[:, :-1].reshape(len(chosen), len(PERCENTILES), 3)
+            values[:, number, -1, 0] = found[:, -1]
+            count[:, number] = statistics.counts[chosen]
+        unfinished = self._unfinished[chosen] if len(self._unfinished) else np.zeros(len(chosen), np.int64)
+        name = [self._names.names[number] for number in chosen]
+        columns = [
+            [self._by] * rows,
+            np.repeat(np.array(name, dtype=object), len(FIGURES) * per_figure),
+            np.repeat(count.reshape(-1), per_figure),
+            np.repeat(unfinished, len(FIGURES) * per_figure),
+            np.tile(np.repeat(np.array(FIGURES, dtype=object), per_figure), len(chosen)),
+            np.tile(np.array(percentiles, dtype=object), len(chosen) * len(FIGURES)),
+            *(values[..., column].reshape(-1) for column in range(3)),
+        ]
+        arrays = [
+            pa.array(column, type=field.type, from_pandas=True) for column, field in zip(columns, SCHEMA, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+    def _order(self) -> list[int]:
+        numbers = range(len(self._names))
+        if self._by == "collective":
+            return sorted(numbers, key=lambda number: int(self._names.names[number]))
+        return list(numbers)
+
+    def _groups(self, batch: pa.RecordBatch) -> np.ndarray:
+        """(rows,) int64 group of each row, -1 for none."""
+        if self._by == "all":
+            return np.zeros(len(batch), np.int64)
+        if self._by == "size":
+            return np.searchsorted([largest for _, largest in SIZE_CLASSES], integers(batch, "bytes"))
+        if self._by not in batch.schema.names:
+            return np.full(len(batch), -1)
+        if self._by == "collective":
+            numbers, place = np.unique(integers(batch, "collective"), return_inverse=True)
+            known = [self._names.number(str(number)) if number >= 0 else -1 for number in numbers.tolist()]
+            return np.array(known, dtype=np.int64)[place.reshape(-1)]
+        return self._names.numbers(batch.column(self._by))

@@ -149,6 +149,14 @@ def format_time(time_ps: int) -> str:
     return _format_decimal(time_ps, units) if time_ps else "0us"
 
 
+def round_time(time_ps: float) -> str:
+    """Write picoseconds for people, with four digits: 1559450360 -> "1.559 ms"."""
+    for unit, factor in (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3)):
+        if abs(time_ps) >= factor:
+            return f"{time_ps / factor:.4g} {unit}"
+    return f"{time_ps:.4g} ps"
+
+
 def format_rate(rate_bps: int) -> str:
     """Write bit/s exactly in the largest unit that is not above the value: 400 * 10**9 -> "400Gbps"."""
     units: tuple[tuple[str, int], ...] = (

@@ -70,7 +70,7 @@ class PauseRoots:
 
 def total(pauses: pa.Table) -> PauseTotal:
     """Count, time and ends of all pauses."""
-    length_ps = _lengths(pauses)
+    length_ps = lengths_ps(pauses)
     end, names = dictionary_column(pauses, "end")
     return PauseTotal(
         count=len(length_ps),
@@ -96,7 +96,7 @@ def pause_roots(pauses: pa.Table, limit: int = 10) -> PauseRoots:
     egress, names = dictionary_column(pauses, "egress_port")
     port, _ = dictionary_column(pauses, "port")
     crossed, crossed_names = dictionary_column(pauses, "crossed")
-    length_ps, first = _lengths(pauses), roots(pauses)
+    length_ps, first = lengths_ps(pauses), roots(pauses)
     cause = np.zeros(len(port), dtype=np.int64)
     for number, name in enumerate(ROOT_CAUSES):
         if name in crossed_names:
@@ -120,16 +120,31 @@ def pause_roots(pauses: pa.Table, limit: int = 10) -> PauseRoots:
 
 def roots(pauses: pa.Table) -> np.ndarray:
     """(rows,) row number of the pause at the root of each pause; its own where nothing is behind it."""
+    return ancestry(pauses)[1]
+
+
+def ancestry(pauses: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The trees of pauses: what is behind each, at its root, and how far away that is.
+
+    Returns
+    -------
+    (rows,) int64, (rows,) int64, (rows,) int64
+        Row number of the pause behind each, and of the one at the root of its tree, its own where there is none;
+        number of pauses from the root to it, 1 at the root.
+    """
     above, _ = pause_parents(pauses)
     own = np.arange(len(above))
     xoff_ps = integer_column(pauses, "xoff_ps")
     # A pause was decided before it took effect, so a cause is always older: no circles.
     parent = np.where((above >= 0) & (xoff_ps[above] < xoff_ps), above, own) if len(above) else own
+    # Every turn doubles how far up each has looked.
+    root, steps = parent, (parent != own).astype(np.int64)
     while True:
-        further = parent[parent]
-        if np.array_equal(further, parent):
-            return parent
-        parent = further
+        further = root[root]
+        if np.array_equal(further, root):
+            return parent, root, steps + 1
+        steps = steps + steps[root]
+        root = further
 
 
 def closing_ps(pauses: pa.Table, ports: Sequence[str], class_name: str, time_ps: int) -> int | None:
@@ -200,7 +215,8 @@ def pause_parents(pauses: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     return parent, np.bincount(parent[parent >= 0], minlength=len(parent))
 
 
-def _lengths(pauses: pa.Table) -> np.ndarray:
+def lengths_ps(pauses: pa.Table) -> np.ndarray:
+    """(rows,) int64, how long each pause was in effect, ps; 0 if it never was."""
     start_ps, end_ps = integer_column(pauses, "start_ps"), integer_column(pauses, "end_ps")
     return np.where((start_ps != NONE) & (end_ps != NONE), np.maximum(end_ps - start_ps, 0), 0)
 
@@ -208,7 +224,7 @@ def _lengths(pauses: pa.Table) -> np.ndarray:
 def _ranked(pauses: pa.Table, port: np.ndarray, port_names: list[str], limit: int | None = None) -> list[PausingPort]:
     class_id, class_names = dictionary_column(pauses, "class")
     known = port != NONE
-    length_ps = _lengths(pauses)[known]
+    length_ps = lengths_ps(pauses)[known]
     classes = max(len(class_names), 1)
     keys, place = np.unique(port[known] * classes + class_id[known], return_inverse=True)
     count = np.bincount(place, minlength=len(keys))

@@ -39,7 +39,7 @@ def again(rows: Rows, columns: Sequence[str], optional: Sequence[str] = ()) -> I
     """
     if isinstance(rows, pa.Table):
         rows = rows.to_batches(max_chunksize=BATCH_ROWS)
-    chosen = _Chosen(rows, tuple(columns), tuple(optional))
+    chosen = _Chosen(rows, tuple(columns), tuple(name for name in optional if name not in columns))
     return _Spooled(chosen) if isinstance(rows, Iterator) else chosen
 
 

@@ -120,7 +120,9 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads:
         raise ValueError(f"no benchmark is named {name!r}; there are {', '.join(CASES)}")
     start = cpu_seconds()
     tables = TRACE_LEVELS[trace]
-    scenario, compiled, warm_ps = build(CASES[name], smoke=smoke, trace={"tables": tables})
+    scenario, compiled, warm_ps = build(
+        CASES[name], smoke=smoke, trace={"tables": tables, "packets": "budget" if trace == "budget" else "all"}
+    )
     compile_cpu = cpu_seconds() - start
     made: list[MeteredEngine] = []
 

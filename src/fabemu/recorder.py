@@ -249,6 +249,7 @@ class Recorder:
             "xoff_received": rows["xoff_received"],
             "marks": rows["marks"],
             "drops": rows["drops"],
+            "headroom_max_bytes": rows["headroom_max_bytes"],
         }
 
     def _pauses(self, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -51,6 +51,7 @@ TRACE_LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
     "flows": ("flows", "collectives", "jobs", "steps"),
     "default": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps"),
+    "budget": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps", "packets"),
     "packets": ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps", "packets"),
 }
 """Tables that each trace level writes."""
@@ -172,7 +173,12 @@ class Simulation:
             self._directory.write_info({"status": "running", **self._info})
             if not can_share(plan) or self._engine_name == "classic":
                 threads = 1
-            self._engine = make_engine(plan, packets="packets" in self._tables, threads=threads)
+            self._engine = make_engine(
+                plan,
+                packets="packets" in self._tables,
+                ends=scenario.trace.packets == "budget",
+                threads=threads,
+            )
             self._threads = Threads(self._engine, plan, threads)
             self._recorder = Recorder(
                 self.directory,
@@ -398,7 +404,11 @@ class Simulation:
             "plan_digest": self._plan_digest,
             "started": self._started,
             "engine": self._engine_name,
-            "trace": {"schema_version": SCHEMA_VERSION, "tables": [name for name in TABLES if name in self._tables]},
+            "trace": {
+                "schema_version": SCHEMA_VERSION,
+                "tables": [name for name in TABLES if name in self._tables],
+                "packets": self.scenario.trace.packets,
+            },
             "warnings": [str(finding) for finding in self._findings],
             "findings": [
                 {
@@ -590,7 +600,10 @@ def trace_overrides(level: str | None) -> list[str]:
     if level not in TRACE_LEVELS:
         raise ValueError(f"{level!r} is not a trace level; they are {', '.join(TRACE_LEVELS)}")
     tables = ", ".join(f'"{table}"' for table in TRACE_LEVELS[level])
-    return [f"trace.tables=[{tables}]"]
+    overrides = [f"trace.tables=[{tables}]"]
+    if "packets" in TRACE_LEVELS[level]:
+        overrides.append('trace.packets="budget"' if level == "budget" else 'trace.packets="all"')
+    return overrides
 
 
 def trace_names(compiled: Compiled) -> TraceNames:

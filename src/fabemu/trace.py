@@ -21,7 +21,7 @@ import pyarrow.ipc as ipc
 from fabemu.columns import number_array, number_values, text_array
 from fabemu.errors import InputError, MachineError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Grows when a column changes its name, type, unit or meaning, or goes away."""
 
 NONE = -1
@@ -211,6 +211,12 @@ TABLES: dict[str, TableFormat] = {
                 Column("xoff_received", "int64", "count", "PFC frames received that paused this class"),
                 Column("marks", "int64", "packets", "Packets marked when they left the queue"),
                 Column("drops", "int64", "frames", "Ingress: frames dropped that arrived on this port"),
+                Column(
+                    "headroom_max_bytes",
+                    "int64",
+                    "B",
+                    "Ingress: most bytes in the headroom of the priority group; null in tables of schema version 1",
+                ),
             ),
         ),
         TableFormat(
@@ -648,6 +654,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """
     source, reader = _open_file(path)
     table = _read_stream_part(path, source) if reader is None else reader.read_all()
+    table = _with_later_columns(table)
     return table.select(list(columns)) if columns is not None else table
 
 
@@ -701,12 +708,30 @@ class Batches:
         # Not mapped into memory: pages of a large file would count as this process's own.
         source, reader = _open_file(self.path, mapped=False)
         if reader is None:
-            yield from _whole_batches(_open_stream(self.path, source, self.columns))
+            for batch in _whole_batches(_open_stream(self.path, source, self.columns)):
+                yield from self._current(batch)
             return
         if self.columns is not None:
             reader = ipc.open_file(source, options=_only(reader.schema, self.columns))
         for index in range(reader.num_record_batches):
-            yield reader.get_batch(index)
+            yield from self._current(reader.get_batch(index))
+
+    def _current(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return _with_later_columns(pa.Table.from_batches([batch]), self.columns).to_batches()
+
+
+def _with_later_columns(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table of an older schema version, with the columns (of those asked for) that came later: nulls."""
+    metadata = table.schema.metadata or {}
+    form = TABLES.get(metadata.get(b"fabemu.table", b"").decode())
+    if form is None or metadata.get(b"fabemu.schema_version") == str(SCHEMA_VERSION).encode():
+        return table
+    asked = [column for column in form.columns if columns is None or column.name in columns]
+    for place, column in enumerate(asked):
+        if column.name not in table.column_names:
+            values = pa.nulls(table.num_rows, arrow_type(column))
+            table = table.add_column(place, pa.field(column.name, arrow_type(column)), values)
+    return table
 
 
 def _only(schema: pa.Schema, columns: Sequence[str]) -> ipc.IpcReadOptions:

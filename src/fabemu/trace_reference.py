@@ -22,7 +22,8 @@ A run directory holds
 | `<table>.arrow` | one Arrow IPC file per table, described below |
 
 Which tables are written is said by `tables` under `[trace]` in the scenario, or by `--trace` on the command line:
-`off` (none), `flows`, `default` (flows, ports, pauses, drops, events), `packets` (these and packets).
+`off` (none), `flows`, `default` (flows, ports, pauses, drops, events), `budget` (these, and of packets
+what hosts send and the last packet of each message at every switch), `packets` (these and all packets).
 
 The files are Arrow IPC (Feather version 2), LZ4 compressed: `pandas.read_feather`, `polars.read_ipc`, DuckDB and
 `pyarrow.feather.read_table` open them as they are. `fabemu.load(DIR)` gives the tables as `run.flows`, `run.ports`, ...

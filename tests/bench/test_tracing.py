@@ -11,11 +11,11 @@ from bench import harness, tracing
 
 def test_levels_of_one_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert tracing.main(["--smoke", "--json", "--repeats", "1", "incast-128"]) == 0
-    off, flows, default, packets = json.loads(capsys.readouterr().out)["results"]
-    assert [result["trace"] for result in (off, flows, default, packets)] == list(tracing.LEVELS)
+    off, flows, default, budget, packets = json.loads(capsys.readouterr().out)["results"]
+    assert [result["trace"] for result in (off, flows, default, budget, packets)] == list(tracing.LEVELS)
     assert off["measured_share"] == off["process_share"] == 0
     assert off["table_rows"] == off["table_bytes"] == 0
-    assert 0 < flows["table_rows"] < default["table_rows"] < packets["table_rows"]
+    assert 0 < flows["table_rows"] < default["table_rows"] < budget["table_rows"] < packets["table_rows"]
     # Every transmission is a row, pauses too.
     hops = packets["totals"]["packet_hops"] + packets["totals"]["pfc_frames"]
     assert packets["table_rows"] == default["table_rows"] + hops

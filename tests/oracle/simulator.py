@@ -41,7 +41,8 @@ class OracleResult:
     `packets` (time_ps, port, kind, flags, class, qp, psn, frame_bytes), sorted by (time, port);
     `pauses` in the column order of :meth:`tests.oracle.pauses.Pause.row`, sorted;
     `drops` (time_ps, node, ingress_port, egress_port, class, cause, kind, qp, psn, frame_bytes), sorted;
-    `events` (time_ps, kind, node, port, class, qp, value, group), in order of time.
+    `events` (time_ps, kind, node, port, class, qp, value, group), in order of time;
+    `headroom` (time_ps, port, class, bytes in headroom from then on), in order of time.
     """
 
     packets: list[tuple[int, ...]]
@@ -50,6 +51,7 @@ class OracleResult:
     events: list[tuple[int, ...]]
     ops: dict[str, list[int]]
     marks: list[int]
+    headroom: list[tuple[int, int, int, int]]
     drained: bool
     deadlocked: bool  # a deadlock has ended the run
     end_ps: int
@@ -87,6 +89,7 @@ class Simulator:
         self.may_overtake = may_overtake(self.plan)
         self.packets: list[tuple[int, ...]] = []
         self.drops: list[tuple[int, ...]] = []
+        self.headroom: list[tuple[int, int, int, int]] = []
         self.events: list[tuple[int, ...]] = []
         self.marks = [0] * plan.port_count
         self.pauses = PauseLog(self)
@@ -241,6 +244,7 @@ class Simulator:
             events=self.events,
             ops={name: [getattr(operation, name) for operation in self.operations] for name in names},
             marks=self.marks,
+            headroom=self.headroom,
             drained=drained,
             deadlocked=self.deadlocks.has_stopped,
             end_ps=end_ps,

@@ -155,7 +155,9 @@ class Switch(Device):
         lossless = self.plan.class_lossless[class_id]
         group = self.groups[port.index][class_id]
         queue = self.queues[egress.index][class_id]
+        before = group.headroom_used
         cause = self.admit(group, queue, self.charge(frame), lossless)
+        self.note_headroom(group, before, now)
         if cause is not None:
             assert not port.credits, "credits for more than the buffer"
             self.drop(port, egress.id, cause, frame, now)
@@ -168,6 +170,10 @@ class Switch(Device):
         if cause is None:
             queue.queue_bytes += frame.frame_bytes
             queue.frames.append((frame, group, now + self.latency_ps))
+
+    def note_headroom(self, group: PriorityGroup, before: int, now: int) -> None:
+        if group.headroom_used != before:
+            self.simulator.headroom.append((now, group.port.id, group.class_id, group.headroom_used))
 
     def admit(self, group: PriorityGroup, queue: Queue, size: int, lossless: bool) -> int | None:
         """Charge a frame; the cause of its drop if there is no room."""
@@ -260,7 +266,9 @@ class Switch(Device):
         frame, group, _ = queue.frames.popleft()
         queue.queue_bytes -= frame.frame_bytes
         queue.left_ps = now
+        before = group.headroom_used
         self.shared_used -= group.release(self.charge(frame))
+        self.note_headroom(group, before, now)
         if group.is_xoff and group.may_resume(self.free):
             group.port.pfc.clear_xoff(group.class_id, now)
         self.free_credits(group.port, frame)

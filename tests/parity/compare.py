@@ -78,6 +78,7 @@ def run_core(
     steps: Iterator[tuple[int, int]] | None = None,
     window_divisor: int = 1,
     packets: bool = True,
+    ends: bool = False,
     express: bool = True,
     shortcuts: bool = True,
     owners: Callable[[], np.ndarray] | None = None,
@@ -94,6 +95,7 @@ def run_core(
     engine = Engine(
         plan,
         packets=packets,
+        ends=ends,
         window_divisor=window_divisor,
         express=express,
         shortcuts=shortcuts,

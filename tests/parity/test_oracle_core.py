@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 pytest.importorskip("fabemu._core.engine")
@@ -17,9 +18,9 @@ from fabemu._core.engine import Engine
 
 from fabemu.plan import ACTION_MAP, FOREVER_PS, SCHEDULER_CLASSIC, Plan
 from tests.oracle.build import US, Cable, Work, build_plan
-from tests.oracle.packet import LINK_FRAMES
+from tests.oracle.packet import LAST, LINK_FRAMES
 from tests.oracle.simulator import simulate, simulate_bounded
-from tests.parity.compare import FAULT, assert_same, run_core
+from tests.parity.compare import COLUMNS, FAULT, assert_same, run_core
 from tests.property.strategies import PACKET_LIMIT, example_settings, plans, tag
 
 
@@ -161,3 +162,48 @@ def test_port_table_sums_to_the_packets(plan: Plan, intervals: int) -> None:
         total[port, class_id] += size
     assert +frame_bytes == total
     assert +marks == +Counter(dict(enumerate(oracle.marks)))
+
+
+@example_settings(0.3)
+@given(
+    plans(frozenset({"static", "cells", "ecn-off", "storm", "receiver", "headroom-change"})),
+    st.sampled_from([1, 3, 40]),
+)
+def test_greatest_use_of_headroom_by_interval(plan: Plan, intervals: int) -> None:
+    """Of every priority group and interval, also of those in which it only stands."""
+    plan, oracle = simulate_bounded(plan, PACKET_LIMIT // 4)
+    sample_ps = oracle.end_ps // intervals + 1
+    engine = Engine(replace(plan, sample_ps=sample_ps))
+    assert engine.run(plan.until_ps, 10**9) != FAULT
+    engine.finish()
+    changes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for time_ps, port, class_id, used in oracle.headroom:
+        changes[port, class_id].append((time_ps, used))
+    told = {
+        (int(row["port"]), int(row["class"]), int(row["start_ps"])): int(row["headroom_max_bytes"])
+        for row in engine.drain()["ports"]
+    }
+    expected = {}
+    for place, steps in changes.items():
+        times = [time_ps for time_ps, _ in steps]
+        for start_ps in range(0, oracle.end_ps + 1, sample_ps):
+            first, behind = bisect_left(times, start_ps), bisect_left(times, start_ps + sample_ps)
+            before = steps[first - 1][1] if first else 0
+            expected[*place, start_ps] = max([before, *(used for _, used in steps[first:behind])])
+    event(f"headroom in use: {bool(expected)}")
+    assert {key: value for key, value in told.items() if value} == {
+        key: value for key, value in expected.items() if value
+    }
+
+
+@example_settings(0.2)
+@given(plans())
+def test_budget_rows_are_those_of_hosts_and_of_last_packets(plan: Plan) -> None:
+    """The packets table at level `budget` is a part of the whole one, and nothing else changes."""
+    plan, _ = simulate_bounded(plan, PACKET_LIMIT // 4)
+    whole, few = run_core(plan), run_core(plan, ends=True)
+    port, flags = (COLUMNS["packets"].index(name) for name in ("port", "flags"))
+    kept = [row for row in whole.tables["packets"] if plan.port_node[row[port]] < plan.host_count or row[flags] & LAST]
+    assert few.tables["packets"] == kept
+    assert few.digest == whole.digest
+    event(f"fewer rows: {len(kept) < len(whole.tables['packets'])}")

@@ -25,6 +25,7 @@ PORT = np.dtype(
         ("xoff_received", "i8"),
         ("marks", "i8"),
         ("drops", "i8"),
+        ("headroom_max_bytes", "i8"),
     ]
 )
 PAUSE = np.dtype(
@@ -81,6 +82,7 @@ class FakeEngine:
         plan,
         *,
         packets=False,
+        ends=False,
         threads=1,
         never_ends=False,
         fault_at=None,

@@ -575,7 +575,7 @@ def test_a_scenario_that_is_not_that_of_the_run_is_refused(congested, tmp_path):
 
 def test_tables_of_a_newer_schema_are_refused(congested, tmp_path):
     copy = changed_copy(congested, tmp_path, lambda info: info["trace"].update(schema_version=99))
-    with pytest.raises(InputError, match=r"schema version 99, this fabemu reads up to 1"):
+    with pytest.raises(InputError, match=r"schema version 99, this fabemu reads up to 2"):
         export_pcapng(copy, tmp_path / "capture")
 
 

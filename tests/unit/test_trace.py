@@ -9,7 +9,16 @@ import pyarrow.ipc
 import pytest
 
 from fabemu.errors import InputError, MachineError
-from fabemu.trace import TABLES, TableWriter, TraceNames, dictionary_column, read_table, table_path, table_schema
+from fabemu.trace import (
+    TABLES,
+    TableWriter,
+    TraceNames,
+    dictionary_column,
+    read_batches,
+    read_table,
+    table_path,
+    table_schema,
+)
 from fabemu.trace_reference import traces_page
 
 NAMES = TraceNames(["h0", "h1", "sw0"], ["h0->sw0", "h1->sw0", "sw0->h0", "sw0->h1"], ["cnp", "rdma"], ["web"], 2)
@@ -52,7 +61,7 @@ def test_every_column_says_unit_and_meaning(table):
         if field.name.endswith("_bytes") or field.name == "bytes":
             assert field.metadata[b"unit"] == b"B"
     assert schema.metadata[b"fabemu.table"] == table.encode()
-    assert schema.metadata[b"fabemu.schema_version"] == b"1"
+    assert schema.metadata[b"fabemu.schema_version"] == b"2"
     assert schema.metadata[b"fabemu.plan_digest"] == b"ab"
 
 
@@ -129,8 +138,31 @@ def test_wrong_files_are_named(tmp_path):
         read_table(path)
     schema = pa.schema([("a", pa.int64())], metadata={"fabemu.schema_version": "99"})
     pyarrow.feather.write_feather(pa.table({"a": [1]}, schema=schema), path)
-    with pytest.raises(InputError, match="schema version 99, this fabemu reads up to 1"):
+    with pytest.raises(InputError, match="schema version 99, this fabemu reads up to 2"):
         read_table(path)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_columns_that_an_older_version_lacked_are_null(tmp_path, cut):
+    names = NAMES.dictionaries()
+    writer = TableWriter(tmp_path, "ports", names, PROVENANCE)
+    writer.append({column.name: np.full(4, 3, np.int64) * 0 for column in TABLES["ports"].columns})
+    writer.close()
+    now = read_table(writer.path)
+    old = now.drop_columns(["headroom_max_bytes"])
+    old = old.replace_schema_metadata({**old.schema.metadata, b"fabemu.schema_version": b"1"})
+    with pa.OSFile(str(writer.path), "wb") as file, pa.ipc.new_file(file, old.schema) as older:
+        older.write_table(old)
+    if cut:
+        writer.path.write_bytes(writer.path.read_bytes()[:-40])
+    table = read_table(writer.path)
+    assert table.column_names == now.column_names
+    assert table.column("headroom_max_bytes").to_pylist() == [None] * 4
+    assert table.drop_columns(["headroom_max_bytes"]) == old
+    assert pa.Table.from_batches(read_batches(writer.path)) == table
+    few = pa.Table.from_batches(read_batches(writer.path, ["bytes", "headroom_max_bytes"]))
+    assert few == table.select(["bytes", "headroom_max_bytes"])
+    assert pa.Table.from_batches(read_batches(writer.path, ["bytes"])).column_names == ["bytes"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 import numpy as np
 
 from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, OP_SCALE_UP, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ,
-                     WATCH_RECORD)
+                     WATCH_ENDS, WATCH_RECORD)
 from .action cimport actions_init
 from .crew cimport crew_end, crew_new, crew_t
 from .deadlock cimport deadlock_check
@@ -60,7 +60,8 @@ SCHEDULER_CREATION = 2
 _FLOW = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("op", "i4")])
 _PORT = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("start_ps", "i8"), ("tx_bytes", "i8"),
                   ("tx_frames", "i8"), ("area", "f8"), ("queue_max_bytes", "i8"), ("paused_ps", "i8"),
-                  ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"), ("class", "i8")])
+                  ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"),
+                  ("headroom_max_bytes", "i8"), ("class", "i8")])
 _PAUSE = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("xoff_ps", "i8"), ("sent_ps", "i8"),
                    ("start_ps", "i8"), ("xon_ps", "i8"), ("end_ps", "i8"), ("ingress_bytes", "i8"),
                    ("headroom_bytes", "i8"), ("threshold_bytes", "i8"), ("egress_port", "i4"), ("parent_port", "i4"),
@@ -102,6 +103,8 @@ cdef class Engine:
         What to simulate; kept, never changed.
     packets : bool
         Record every transmission start in the ``packets`` table.
+    ends : bool
+        Of these, record only what hosts send and, at switches, the last packet of each message.
     express : bool
         Let switches that can meet no threshold serve each egress port by itself. Results do not depend on it.
     shortcuts : bool
@@ -126,7 +129,8 @@ cdef class Engine:
     cdef int32_t last_status
     cdef bint busy                # a thread of Python's is in `run`, without the GIL
 
-    def __cinit__(self, plan, *, bint packets=0, bint express=1, bint shortcuts=1, int window_divisor=1, int threads=1):
+    def __cinit__(self, plan, *, bint packets=0, bint ends=0, bint express=1, bint shortcuts=1, int window_divisor=1,
+                  int threads=1):
         cdef const plan_t* p
         cdef int32_t host
         if not 1 <= threads <= THREADS_MAX or window_divisor < 1:
@@ -140,7 +144,8 @@ cdef class Engine:
         self.last_status = RUNNING
         self._read_plan(plan)
         p = &self.e.plan
-        self._allocate(packets, express, shortcuts, threads)
+        self._allocate((WATCH_RECORD if packets else 0) | (WATCH_ENDS if packets and ends else 0), express, shortcuts,
+                       threads)
         self._set_window(window_divisor)
         self.fixed_bytes = workers_carved_bytes(self.e)
         if plan.scheduler == SCHEDULER_CREATION:
@@ -251,7 +256,7 @@ cdef class Engine:
             nic.rate_hai_bps = plan.nic_rate_hai_bps[index]
             nic.rate_min_bps = plan.nic_rate_min_bps[index]
 
-    cdef _allocate(self, bint packets, bint express, bint shortcuts, int32_t threads):
+    cdef _allocate(self, uint32_t link_watch, bint express, bint shortcuts, int32_t threads):
         """All state, sized by the fabric and the list of operations; rings and pools grow with what is in flight."""
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
@@ -268,7 +273,7 @@ cdef class Engine:
         cdef const int64_t* xon_offset = <const int64_t*>pointer(plan.pq_xon_offset_bytes)
         cdef const int64_t* kmin = <const int64_t*>pointer(plan.pq_kmin_bytes)
         cdef const int64_t* kmax = <const int64_t*>pointer(plan.pq_kmax_bytes)
-        e.link_watch = WATCH_RECORD if packets else 0
+        e.link_watch = link_watch
         e.shortcuts = shortcuts and p.scheduler != SCHEDULER_CLASSIC
         # A packet without a route is a drop, and drops are for the exact path.
         e.express_wanted = express and e.shortcuts and not p.ns3_buffer
@@ -573,7 +578,8 @@ cdef class Engine:
         table = np.empty(len(ports), dtype=[
             ("start_ps", "i8"), ("end_ps", "i8"), ("port", "i4"), ("class", "u1"), ("tx_bytes", "i8"),
             ("wire_bytes", "i8"), ("tx_frames", "i8"), ("queue_byte_ps", "f8"), ("queue_max_bytes", "i8"),
-            ("paused_ps", "i8"), ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8")])
+            ("paused_ps", "i8"), ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"),
+            ("headroom_max_bytes", "i8")])
         for name in table.dtype.names:
             if name in ports.dtype.names:
                 table[name] = ports[name]
@@ -772,7 +778,7 @@ cdef class Engine:
         """Bytes the engine holds now, by kind."""
         cdef engine_t* e = self.e
         cdef plan_t* p = &e.plan
-        cdef int64_t index, rings = 0, queues = 0, pools = 0, remembered = 0
+        cdef int64_t index, rings = 0, queues = 0, pools = 0
         cdef shape_t shape
         memset(&shape, 0, sizeof(shape_t))
         shape.qp_count = p.qp_count
@@ -783,7 +789,7 @@ cdef class Engine:
         for index in range(p.node_count - p.host_count):
             shape.port_pairs += <int64_t>e.switches[index].port_count * e.switches[index].port_count
             if e.switches[index].flowlets != NULL:
-                remembered += e.switches[index].flowlet_count * sizeof(flowlet_t)
+                pools += e.switches[index].flowlet_count * sizeof(flowlet_t)
         for index in range(p.port_count + e.mailbox_count):
             rings += (<int64_t><uint32_t>(e.ports[index].mask + 1)) * sizeof(packet_t)
         for index in range(e.worker_count):
@@ -796,7 +802,7 @@ cdef class Engine:
             pools += (<int64_t><uint32_t>(e.outboxes[index].control.mask + 1)) * sizeof(control_t)
             pools += e.outboxes[index].ready.capacity * sizeof(ready_t)
         return {"links": rings, "queues": queues, "qps": pools,
-                "fabric": self.fixed_bytes - footprint_operations(&shape) + footprint_accounts(&shape) + remembered,
+                "fabric": self.fixed_bytes - footprint_operations(&shape) + footprint_accounts(&shape),
                 "operations": footprint_operations(&shape)}
 
 

@@ -6,8 +6,9 @@ Invariant arrivals on a link are strictly increasing, since one transmission end
 Order     busy_until, then the ring's tail: a packet is visible to the receiver only when it is whole.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FLAG_WIRE, CLASS_SHIFT,
-                     FAULT_BUSY, FAULT_MEMORY, KIND_CORRUPT, KIND_MASK, PSN_MASK, WATCH_LOSS, WATCH_RECORD)
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, CLASS_SHIFT,
+                     FAULT_BUSY, FAULT_MEMORY, FLAG_LAST, FLAG_WIRE, KIND_CORRUPT, KIND_MASK, PSN_MASK,
+                     WATCH_ENDS, WATCH_LOSS, WATCH_RECORD)
 from .packet cimport packet_shape, packet_t, packet_words, packets_grow
 from .plan cimport plan_t
 from .rng cimport loss_draw
@@ -112,7 +113,8 @@ cdef inline void link_look(engine_t* e, worker_t* w, const port_t* port, int32_t
                            ps_t now) noexcept nogil:
     """A transmission start in a run that records them, or that has links that lose frames."""
     cdef int32_t loss_row
-    if e.link_watch & WATCH_RECORD:
+    if e.link_watch & WATCH_RECORD and (not e.link_watch & WATCH_ENDS or port.node < e.plan.host_count
+                                        or packet.flags & FLAG_LAST):
         link_record(e, w, port, port_id, packet, now)
     if e.link_watch & WATCH_LOSS:
         loss_row = e.loss_row[8 * port_id + (packet.kind & KIND_MASK)]

@@ -20,7 +20,7 @@ from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_p
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
 from .queue cimport queue_append, queue_remove
-from .stats cimport port_touch, stats_area, stats_sent
+from .stats cimport port_touch, stats_area, stats_headroom, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
 from .wake cimport hop_noted, events_count, port_expect, port_kick
 
@@ -260,6 +260,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 elif lossless and rest <= pg.headroom_bytes - pg.headroom_used_bytes:
                     pg.reserved_used_bytes = pg.reserved_bytes
                     pg.headroom_used_bytes += rest
+                    stats_headroom(e, w, pg, ingress_id)
                 else:
                     # It will be dropped, and may raise XOFF all the same.
                     switch_arrival(e, w, node, mmu, ingress_id, port_id, packet, now)

@@ -40,7 +40,7 @@ cdef struct queue_t:
     uint32_t xoff_sent
     uint32_t xoff_received
     uint32_t marks
-    uint32_t reserved
+    uint32_t headroom_max_bytes   # of the priority group
 
 cdef struct port_t:
     # Line 0: sending.

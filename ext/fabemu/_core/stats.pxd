@@ -4,8 +4,8 @@ Owns      area, maxima, paused time, the list of ports that have any; the rows a
           window.pxd.
 Invariant the area is bytes x time between any two changes of the queue, summed in the order of the changes.
 """
-from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, unlikely, FAULT_MEMORY, KINDS_OF_LINKS, KIND_MASK,
-                     PSN_MASK)
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FAULT_MEMORY, KINDS_OF_LINKS,
+                     KIND_MASK, PSN_MASK)
 from .memory cimport array_grow
 from .packet cimport packet_t, packet_class
 from .rng cimport fold64
@@ -38,6 +38,19 @@ cdef inline void port_touch(engine_t* e, worker_t* w, int32_t port_id) noexcept 
 cdef inline void stats_sent(queue_t* queue, int64_t frame_bytes) noexcept nogil:
     queue.tx_bytes += frame_bytes
     queue.tx_frames += 1
+
+
+cdef inline void stats_headroom_held(queue_t* pg) noexcept nogil:
+    """Take what the headroom of a priority group holds into its greatest use."""
+    cdef uint32_t used = 0xFFFFFFFFU if pg.headroom_used_bytes > 0xFFFFFFFFU else <uint32_t>pg.headroom_used_bytes
+    if used > pg.headroom_max_bytes:
+        pg.headroom_max_bytes = used
+
+
+cdef inline void stats_headroom(engine_t* e, worker_t* w, queue_t* pg, int32_t ingress_id) noexcept nogil:
+    """A frame has gone into the headroom of a priority group."""
+    stats_headroom_held(pg)
+    port_touch(e, w, ingress_id)
 
 
 cdef inline void stats_paused(queue_t* queue, ps_t now) noexcept nogil:

@@ -18,7 +18,7 @@ from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, pend
 from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
 from .queue cimport queue_append, queue_remove
 from .schedule cimport schedule_eligible, schedule_emptied, schedule_pick
-from .stats cimport drop_record, port_touch, stats_area, stats_sent
+from .stats cimport drop_record, port_touch, stats_area, stats_headroom, stats_sent
 from .ties cimport sort_ports
 from .wake cimport hop_noted, port_kick
 from .watch cimport WATCHDOG_DROP, WATCHDOG_FORWARD, watch_changed, watch_in_storm
@@ -121,6 +121,8 @@ cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switc
     if unlikely(verdict != NONE):
         drop_record(e, w, packet, node, ingress_id, klass, egress_id, verdict, now)
         return verdict
+    if unlikely(pg.headroom_used_bytes > 0):
+        stats_headroom(e, w, pg, ingress_id)
     if lossless:
         pg.held[e.ports[egress_id].local] += <uint32_t>packet.size
     else:

@@ -30,6 +30,7 @@ cdef struct port_row_t:
     int64_t xoff_received
     int64_t marks
     int64_t drops
+    int64_t headroom_max_bytes
     int64_t klass
 
 cdef struct pause_row_t:

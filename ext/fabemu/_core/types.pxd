@@ -168,6 +168,7 @@ cdef enum:
 # What link_commit has to look at besides the packet.
 cdef enum:
     WATCH_RECORD = 1              # rows of the packets table
+    WATCH_ENDS = 4                # of these, what hosts send and the last packets of messages alone
     WATCH_LOSS = 2                # some link loses frames
 
 # Control actions (MODEL 18).

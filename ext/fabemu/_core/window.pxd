@@ -23,7 +23,7 @@ from .inbox cimport inbox_fetch, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
 from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
-from .stats cimport stats_area, stats_paused
+from .stats cimport stats_area, stats_headroom_held, stats_paused
 from .sequence cimport sequence_applies, sequence_approach, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
@@ -421,7 +421,7 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
         stats_area(queue, end_ps)
         stats_paused(queue, end_ps)
         if (queue.tx_frames | queue.bytes_max | queue.paused_ps) != 0 or queue.area_byte_ps != 0 or (
-                queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops) != 0:
+                queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops | queue.headroom_max_bytes) != 0:
             row = <port_row_t*>record_append(e, &w.ports)
             if row == NULL:
                 return True
@@ -438,6 +438,7 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
             row.xoff_received = queue.xoff_received
             row.marks = queue.marks
             row.drops = queue.drops
+            row.headroom_max_bytes = queue.headroom_max_bytes
             row.klass = klass
         queue.tx_bytes = 0
         queue.tx_frames = 0
@@ -448,7 +449,9 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
         queue.xoff_received = 0
         queue.marks = 0
         queue.drops = 0
-        if queue.bytes > 0 or queue.pause_since_ps >= 0:
+        queue.headroom_max_bytes = 0
+        stats_headroom_held(queue)
+        if queue.bytes > 0 or queue.pause_since_ps >= 0 or queue.headroom_max_bytes > 0:
             more = True
     return more
 

@@ -126,7 +126,13 @@ def _cost(scenario: Scenario, compiled: Compiled, findings: Sequence[Finding]) -
     from fabemu.threads import cores
 
     may_deadlock = any(finding.code == "FB301" for finding in findings)
-    cost = estimate_cost(compiled, scenario.trace.tables, threads=cores(), may_deadlock=may_deadlock)
+    cost = estimate_cost(
+        compiled,
+        scenario.trace.tables,
+        ends=scenario.trace.packets == "budget",
+        threads=cores(),
+        may_deadlock=may_deadlock,
+    )
     there_is = room()
     fits = there_is is None or cost.memory.total <= there_is.bytes
     return CostHere(cost, there_is, try_out(compiled) if fits else None)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fabemu.result import Run
     from fabemu.scenario import Scenario
 
-_LEVELS = ("off", "flows", "default", "packets")  # the keys of simulate.TRACE_LEVELS, without its import
+_LEVELS = ("off", "flows", "default", "budget", "packets")  # the keys of simulate.TRACE_LEVELS, without its import
 _ENGINES = ("fast", "exact", "classic")  # those of simulate.ENGINES
 
 IGNORE_MEMORY = "Go on even if there is surely not enough memory."

@@ -124,6 +124,8 @@ class Movement:
         Who sends what, and how fast.
     packets
         (n,) data packets of each queue pair of `traffic`, those that are sent again not counted.
+    sent
+        Packets that hosts send, control packets and those that are sent again with them.
     packet_hops, events
         See `Cost`.
     reasons
@@ -133,6 +135,7 @@ class Movement:
     traffic: Traffic
     flows: Flows
     packets: Floats
+    sent: float
     packet_hops: Estimate
     events: Estimate
     reasons: tuple[str, ...]
@@ -167,6 +170,7 @@ def estimate_movement(plan: Plan, *, may_deadlock: bool = False) -> Movement:
         traffic=traffic,
         flows=flows,
         packets=of_row,
+        sent=sent,
         packet_hops=expected,
         events=expected.times(events / max(hops, 1.0)),
         reasons=reasons,
@@ -174,7 +178,12 @@ def estimate_movement(plan: Plan, *, may_deadlock: bool = False) -> Movement:
 
 
 def estimate_cost(
-    compiled: Compiled, tables: Sequence[str] = (), *, threads: int = 1, may_deadlock: bool = False
+    compiled: Compiled,
+    tables: Sequence[str] = (),
+    *,
+    ends: bool = False,
+    threads: int = 1,
+    may_deadlock: bool = False,
 ) -> Cost:
     """Predict what a run of a compiled scenario costs.
 
@@ -186,6 +195,8 @@ def estimate_cost(
         The scenario.
     tables
         Names of the tables that the run writes.
+    ends
+        The packets table has what hosts send and, at switches, the last packet of each message alone.
     threads
         Most threads that may step the engine.
     may_deadlock
@@ -193,7 +204,7 @@ def estimate_cost(
     """
     tables = compiled.tables(tables)
     moving = estimate_movement(compiled.plan, may_deadlock=may_deadlock)
-    rows = _rows(compiled, moving, tables)
+    rows = _rows(compiled, moving, tables, ends=ends)
     work = moving.flows.work.copy()
     if len(work) and work[-1, 1] > 0:
         work[:, 1] *= moving.packet_hops.value / work[-1, 1]
@@ -310,13 +321,17 @@ def _doubts(plan: Plan, flows: Flows, *, may_deadlock: bool, loses: bool) -> tup
     return tuple(reasons), low, high
 
 
-def _rows(compiled: Compiled, moving: Movement, tables: Sequence[str]) -> dict[str, int]:
+def _rows(compiled: Compiled, moving: Movement, tables: Sequence[str], *, ends: bool) -> dict[str, int]:
     """Rows by table; drops and events of a run without faults are few."""
     plan, graph = compiled.plan, compiled.graph
     flows, traffic = moving.flows, moving.traffic
     met = flows.crowd[traffic.ports].max(axis=1, initial=0.0) >= _MANY
     crowded = np.minimum(1.0, flows.crowded_ps / max(flows.end_ps, 1.0))
     pausing = float((moving.packets * crowded * met).sum()) * traffic.weight
+    packet_rows = moving.packet_hops.value
+    if ends:
+        last = float((flows.sent * (traffic.hop_count[traffic.message_row] - 1)).sum()) * traffic.weight
+        packet_rows = min(packet_rows, moving.sent + last)
     found = {
         "flows": float(np.count_nonzero(plan.is_message)),
         "collectives": float(len(graph.collectives)),
@@ -325,7 +340,7 @@ def _rows(compiled: Compiled, moving: Movement, tables: Sequence[str]) -> dict[s
         "ports": flows.rows,
         "pauses": pausing * _PAUSES_PER_PACKET if plan.class_lossless.any() else 0.0,
         "drops": 0.0,
-        "packets": moving.packet_hops.value,
+        "packets": packet_rows,
         "events": float(len(plan.action_time_ps)),
     }
     return {table: round(found[table]) for table in tables}

@@ -23,6 +23,7 @@ from fabemu.export.selection import Selection, select
 from fabemu.plan import VERB_READ, VERB_SEND
 from fabemu.recorded.source import Source
 from fabemu.recorded.transport import PSN_BITS, Messages, PacketNumbers
+from fabemu.run_directory import SCENARIO_FILE
 from fabemu.scenario import Scenario
 from fabemu.trace import NONE, PACKET_KINDS, read_batches
 from fabemu.units import format_time
@@ -107,6 +108,12 @@ def export_pcapng(
     """
     source = Source.open(directory)
     table = source.table("packets")
+    if source.scenario.trace.packets != "all":
+        raise InputError(
+            f"{directory}: its packets table holds what hosts send and the last packets of messages alone "
+            f'(trace.packets = "{source.scenario.trace.packets}"); `fabemu run {directory / SCENARIO_FILE} '
+            "--trace packets -o DIR` records all"
+        )
     compiled = source.compiled
     selection = select(compiled, ports=ports, hosts=hosts, from_ps=from_ps, to_ps=to_ps)
     capture = Capture(output, interfaces=len(selection.ports))

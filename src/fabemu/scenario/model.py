@@ -131,6 +131,11 @@ class Trace(Table):
         ("flows", "ports", "pauses", "drops", "events", "collectives", "jobs", "steps"),
         description="tables to write; packets (every transmission) only on request, collectives, jobs and steps if any",
     )
+    packets: Literal["all", "budget"] = optional(
+        "all",
+        description="rows of the packets table: all transmissions, or what budgets of messages need: those of hosts "
+        "and, at switches, those of the last packet of each message",
+    )
 
 
 def with_compatibility_defaults(values: Any) -> Any:

@@ -43,10 +43,10 @@ def with_headroom(run, folder, values):
     new = old.select([name for name in old.column_names if name != "headroom_max_bytes"])
     if values is not None:
         new = new.append_column("headroom_max_bytes", pa.array(values, pa.int64()))
-    with (
-        pa.OSFile(str(path), "wb") as file,
-        ipc.new_file(file, new.schema.with_metadata(old.schema.metadata)) as writer,
-    ):
+    metadata = dict(old.schema.metadata)
+    if values is None:
+        metadata[b"fabemu.schema_version"] = b"1"
+    with pa.OSFile(str(path), "wb") as file, ipc.new_file(file, new.schema.with_metadata(metadata)) as writer:
         writer.write_table(new)
     return fabemu.load(folder)
 
@@ -120,6 +120,15 @@ def test_headroom_of_the_ports_table_is_exact(incast, tmp_path):
         assert row["used_bytes"] == most.get((row["port"], row["class"]), 0) and row["exact"]
     shares = [row["used_bytes"] / row["configured_bytes"] for row in result.headroom.to_pylist()]
     assert shares == sorted(shares, reverse=True) and shares[0] > 0
+
+
+def test_headroom_in_use_is_at_least_that_at_xoff(incast, tmp_path):
+    bounds = buffers(with_headroom(incast, tmp_path / "copy", None)).headroom.to_pylist()
+    lowest = {(row["port"], row["class"]): row["used_bytes"] for row in bounds}
+    rows = buffers(incast).headroom.to_pylist()
+    assert all(row["exact"] for row in rows)
+    assert all(lowest[row["port"], row["class"]] <= row["used_bytes"] <= row["configured_bytes"] for row in rows)
+    assert sum(row["used_bytes"] for row in rows) > 2 * sum(lowest.values()), "most of it comes after XOFF"
 
 
 def test_thresholds_of_an_incast_by_hand(incast):

@@ -242,7 +242,8 @@ def _note(fabric: RunFabric, seen: _Seen, piece: dict[str, np.ndarray], classes:
     new = np.flatnonzero((length == seen.most[place]) & (length > before[place]))
     new = new[np.unique(place[new], return_index=True)[1]]
     seen.most_ps[place[new]] = piece["start_ps"][new]
-    if "headroom_max_bytes" in piece:
+    # Null in tables of the first schema version.
+    if "headroom_max_bytes" in piece and (piece["headroom_max_bytes"] != NONE).any():
         if seen.headroom is None:
             seen.headroom = np.zeros(seen.ports * classes, np.int64)
         np.maximum.at(seen.headroom, place, piece["headroom_max_bytes"])

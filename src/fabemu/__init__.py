@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fabemu.comparison import Comparison, compare
     from fabemu.errors import EngineFault, FabemuError, InputError, MachineError, OutputError, ScenarioError
     from fabemu.result import Run, load
     from fabemu.scenario import Scenario, load_scenario, scenario_from_dict
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fabemu.sweeps import Sweep, load_sweep, sweep, tune
 
 __all__ = [
+    "Comparison",
     "EngineFault",
     "FabemuError",
     "InputError",
@@ -28,6 +30,7 @@ __all__ = [
     "Simulation",
     "Snapshot",
     "Sweep",
+    "compare",
     "load",
     "load_scenario",
     "load_sweep",
@@ -40,6 +43,7 @@ __all__ = [
 
 # Importing the package stays cheap: each name brings in its module when it is first used.
 _HOMES = {
+    "Comparison": "comparison",
     "EngineFault": "errors",
     "FabemuError": "errors",
     "InputError": "errors",
@@ -51,6 +55,7 @@ _HOMES = {
     "Simulation": "simulate",
     "Snapshot": "simulate",
     "Sweep": "sweeps",
+    "compare": "comparison",
     "load": "result",
     "load_scenario": "scenario",
     "load_sweep": "sweeps",

@@ -49,7 +49,9 @@ def loaded(tmp_path: Path, *arguments: str) -> set[str]:
     return set(modules)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["sweep", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["run", "--help"], ["sweep", "--help"], ["compare", "--help"]]
+)
 def test_help_needs_next_to_nothing(tmp_path: Path, arguments: list[str]) -> None:
     assert not (HEAVY | OF_A_RUN | {"rich"}) & loaded(tmp_path, *arguments)
 

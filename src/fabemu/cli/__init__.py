@@ -2,7 +2,7 @@
 
 Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run went to its end
 (one that `until` ends with messages on their way is 0); 2 the input is wrong or the output cannot be written; 3 a fault
-in fabemu; 5 the machine failed; 130 or 143 interrupted.
+in fabemu; 4 `compare` found more than was allowed; 5 the machine failed; 130 or 143 interrupted.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import NoReturn
 
 import click
 
-EXIT_FINE, EXIT_UNFINISHED, EXIT_INPUT, EXIT_FAULT, EXIT_MACHINE = 0, 1, 2, 3, 5
+EXIT_FINE, EXIT_UNFINISHED, EXIT_INPUT, EXIT_FAULT, EXIT_WORSE, EXIT_MACHINE = 0, 1, 2, 3, 4, 5
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 # Place and one line of help of each subcommand; its module is imported when the subcommand is used.
 _COMMANDS = {
     "check": ("fabemu.cli.check:command", "Validate a scenario, and find what would spoil it."),
+    "compare": ("fabemu.cli.compare:command", "Show runs side by side, and fail if one is worse than allowed."),
     "explain": ("fabemu.cli.explain:command", "Say what a code of `check` means."),
     "export": (
         "fabemu.cli.export:export_group",
@@ -90,7 +91,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run "
     "went to its end (a run ended by `until` with messages on their way is 0); 2 wrong input or output; 3 fault in "
-    "fabemu; 5 machine failed (disk full, out of memory); 130/143 interrupted.",
+    "fabemu; 4 `compare` found more than was allowed; 5 machine failed (disk full, out of memory); 130/143 "
+    "interrupted.",
 )
 @click.option(
     "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."

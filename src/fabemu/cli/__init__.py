@@ -22,6 +22,7 @@ EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 # Place and one line of help of each subcommand; its module is imported when the subcommand is used.
 _COMMANDS = {
+    "budget": ("fabemu.cli.budget:command", "Split the completion time of messages into what it was spent on."),
     "check": ("fabemu.cli.check:command", "Validate a scenario, and find what would spoil it."),
     "compare": ("fabemu.cli.compare:command", "Show runs side by side, and fail if one is worse than allowed."),
     "explain": ("fabemu.cli.explain:command", "Say what a code of `check` means."),

@@ -64,6 +64,18 @@ class Messages:
         """(Q,) packets of every queue pair."""
         return np.diff(self._packet_of_qp)
 
+    def packet(self, qp: Int64s, number: Int64s) -> Int64s:
+        """(n,) packets of queue pairs, counted over all queue pairs."""
+        return np.asarray(self._packet_of_qp[qp] + number)
+
+    def message(self, packet: Int64s) -> Int64s:
+        """(n,) row in `Plan.qp_op` of the messages that hold packets, counted over all queue pairs."""
+        return np.searchsorted(self._end, packet, side="right")
+
+    def end(self, message: Int64s) -> Int64s:
+        """(n,) first packet after messages, counted over all queue pairs."""
+        return np.asarray(self._end[message])
+
     def place(self, qp: Int64s, number: Int64s) -> Place:
         """Where packets are in their messages.
 

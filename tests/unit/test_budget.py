@@ -270,6 +270,21 @@ def test_times_at_the_sender_are_those_found_frame_by_frame(run_of, case):
             assert before["sent_ps"] < after["arrived_ps"]
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("incast/victim", "until=400us", "workload.0.size=500KB", "workload.1.flow.0.size=500KB"),
+        ("incidents/long-cable",),
+        ("balancing/elephants-spray", "nic.retransmission=selective", "workload.0.flow.0.size=200KB"),
+    ],
+    ids=lambda case: case[0],
+)
+def test_the_trace_level_made_for_it_gives_the_same(run_of, case):
+    whole, made = run_of(*case), run_of(*case, trace="budget")
+    assert len(made.packets) < len(whole.packets)
+    assert budget(made).equals(budget(whole))
+
+
 # Bad input.
 
 
@@ -299,7 +314,7 @@ def test_absent_tables(run_of, tmp_path):
     assert sum(table.column("paused_ps").to_pylist()) == 0
     assert table.column("total_ps").to_pylist() == [row["total_ps"] for row in rows_of(run)]
     (directory / "packets.arrow").unlink()
-    with pytest.raises(InputError, match=r"has no packets table .* --trace"):
+    with pytest.raises(InputError, match=r"has no packets table .* --trace budget -o DIR"):
         budget(fabemu.load(directory))
 
 

@@ -164,7 +164,7 @@ class _Read:
             See `budget`.
         """
         source = Source(run.directory, run.info)
-        packets = source.table("packets")
+        packets = source.table("packets", level="budget")
         self.notes = [source.partial] if source.partial else []
         self.flows = _chosen(read_table(source.table("flows"), _FLOW_COLUMNS), ops)
         self.compiled = source.compiled

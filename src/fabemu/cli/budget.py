@@ -21,7 +21,7 @@ _MOMENTS = ("arrived_ps", "sent_ps")
 
 @click.command(
     name="budget",
-    epilog="\b\nExamples:\n  fabemu run scenario.toml --trace packets -o out\n  fabemu budget out --slowest 5\n"
+    epilog="\b\nExamples:\n  fabemu run scenario.toml --trace budget -o out\n  fabemu budget out --slowest 5\n"
     "  fabemu budget out --op 17",
 )
 @click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
@@ -33,8 +33,8 @@ _MOMENTS = ("arrived_ps", "sent_ps")
 def command(run: Path, ops: tuple[int, ...], slowest: int | None, as_json: bool) -> int:
     """Split the completion time of messages of a run into what it was spent on, to the picosecond.
 
-    The run must have a packets table: `fabemu run --trace packets`. With one --op the way of the last packet follows,
-    hop by hop. docs/ANALYSIS.md says what each part is.
+    The run must have a packets table: `fabemu run --trace budget`, or `packets`. With one --op the way of the last
+    packet follows, hop by hop. docs/ANALYSIS.md says what each part is.
     """
     from fabemu.analysis.budget import budget, budget_hops, slowest_ops
     from fabemu.result import load

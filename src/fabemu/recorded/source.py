@@ -62,8 +62,8 @@ class Source:
             return "the run is still going on, or was killed: what its tables hold by now"
         return f"the run is {status}: what its tables hold up to then"
 
-    def table(self, name: str) -> Path:
-        """Path of a table that is there.
+    def table(self, name: str, level: str = "packets") -> Path:
+        """Path of a table that is there; `level` is the trace level that gives a packets table fit for the purpose.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Source:
         there = ", ".join(tables_in(self.directory)) or "none"
         way_out = f"`fabemu run {self.directory / SCENARIO_FILE} -o DIR` with that table in [trace] tables"
         if name == "packets":
-            way_out = f"`fabemu run {self.directory / SCENARIO_FILE} --trace packets -o DIR`"
+            way_out = f"`fabemu run {self.directory / SCENARIO_FILE} --trace {level} -o DIR`"
         elif name in ("collectives", "jobs", "steps"):
             way_out = "only a scenario that has any"
         raise InputError(f"{self.directory}: has no {name} table (it has {there}); {way_out} gives it")

@@ -101,7 +101,8 @@ def completion_times(flows: pa.Table, end_ps: int | None = None) -> dict[str, np
     Returns
     -------
     dict
-        ``fct_ps`` and ``slowdown`` (float64, infinite if not finished), ``bytes`` (int64), ``label`` (int64 index).
+        ``fct_ps`` and ``slowdown`` (float64, infinite if not finished), ``bytes`` (int64), ``label`` (int64 index),
+        ``row`` (int64, of the flows table).
     """
     keep, fct_ps, slowdown = counted_times(flows, end_ps)
     return {
@@ -109,6 +110,7 @@ def completion_times(flows: pa.Table, end_ps: int | None = None) -> dict[str, np
         "slowdown": slowdown[keep],
         "bytes": integer_column(flows, "bytes")[keep],
         "label": dictionary_column(flows, "label")[0][keep],
+        "row": np.flatnonzero(keep),
     }
 
 

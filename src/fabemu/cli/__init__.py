@@ -36,6 +36,7 @@ _COMMANDS = {
     ),
     "jobs": ("fabemu.cli.jobs:command", "Run the jobs of a scenario together and alone: what they cost each other."),
     "perf": ("fabemu.cli.perf:command", "Run a collective over a range of sizes, as nccl-tests shows it."),
+    "report": ("fabemu.cli.report:command", "Write what a run came to as one HTML page; say it in sentences."),
     "run": ("fabemu.cli.run:command", "Simulate a scenario and write its traces."),
     "schema": ("fabemu.cli.schema:command", "Print the JSON schema of scenario files, for editors."),
     "sweep": ("fabemu.cli.sweep:command", "Simulate a scenario at many points of its parameters."),

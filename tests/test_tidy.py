@@ -251,6 +251,7 @@ def test_every_fault_has_a_text():
 
 
 def test_pages_made_from_the_code_are_current():
+    from fabemu.analysis.alarm_page import health_page
     from fabemu.lint.page import checks_page
     from fabemu.scenario.reference import reference_page
     from fabemu.trace_reference import traces_page
@@ -258,6 +259,7 @@ def test_pages_made_from_the_code_are_current():
     assert (ROOT / "docs" / "SCENARIO.md").read_text(encoding="utf-8").strip() == reference_page().strip()
     assert (ROOT / "docs" / "TRACES.md").read_text(encoding="utf-8").strip() == traces_page().strip()
     assert (ROOT / "docs" / "CHECKS.md").read_text(encoding="utf-8").strip() == checks_page().strip()
+    assert (ROOT / "docs" / "HEALTH.md").read_text(encoding="utf-8").strip() == health_page().strip()
 
 
 def test_the_version_is_in_the_changelog():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fabemu.analysis.alarms import ALARMS
 from fabemu.cli import main
 from fabemu.lint import CATALOGUE
 
@@ -135,8 +136,9 @@ def test_explain_of_several_codes(fabemu_command):
 
 def test_explain_lists_all(fabemu_command):
     code, out, _ = fabemu_command("explain")
-    assert code == 0 and [line[:5] for line in out.splitlines()] == list(CATALOGUE)
-    assert [rule["code"] for rule in json.loads(fabemu_command("explain", "--json")[1])] == list(CATALOGUE)
+    known = [*CATALOGUE, *ALARMS]
+    assert code == 0 and [line[:5] for line in out.splitlines()] == known
+    assert [rule["code"] for rule in json.loads(fabemu_command("explain", "--json")[1])] == known
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run went to its end
 (one that `until` ends with messages on their way is 0); 2 the input is wrong or the output cannot be written; 3 a fault
-in fabemu; 4 `compare` found more than was allowed; 5 the machine failed; 130 or 143 interrupted.
+in fabemu; 4 `compare` or `health` found more than was allowed; 5 the machine failed; 130 or 143 interrupted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _COMMANDS = {
     "budget": ("fabemu.cli.budget:command", "Split the completion time of messages into what it was spent on."),
     "check": ("fabemu.cli.check:command", "Validate a scenario, and find what would spoil it."),
     "compare": ("fabemu.cli.compare:command", "Show runs side by side, and fail if one is worse than allowed."),
-    "explain": ("fabemu.cli.explain:command", "Say what a code of `check` means."),
+    "explain": ("fabemu.cli.explain:command", "Say what a code of `check` or `health` means."),
     "export": (
         "fabemu.cli.export:export_group",
         "Write what a run recorded, or a scenario does, in the formats of other tools.",
     ),
+    "health": ("fabemu.cli.health:command", "Look through a run as a fabric monitor would, by incident."),
     "import": (
         "fabemu.cli.import_:import_group",
         "Turn files and traces of other tools into scenarios, of SONiC switches into profiles.",
@@ -93,7 +94,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run "
     "went to its end (a run ended by `until` with messages on their way is 0); 2 wrong input or output; 3 fault in "
-    "fabemu; 4 `compare` found more than was allowed; 5 machine failed (disk full, out of memory); 130/143 "
+    "fabemu; 4 `compare` or `health` found more than was allowed; 5 machine failed (disk full, out of memory); 130/143 "
     "interrupted.",
 )
 @click.option(

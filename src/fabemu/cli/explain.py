@@ -1,4 +1,4 @@
-"""``fabemu explain``: what a code of the linter means."""
+"""``fabemu explain``: what a code of the linter or of the health checks means."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from fabemu.cli import EXIT_FINE
+
+if TYPE_CHECKING:
+    from fabemu.analysis.alarms import Alarm
+    from fabemu.lint.finding import Rule
 
 
 @click.command("explain")
@@ -22,19 +27,21 @@ def command(codes: tuple[str, ...], as_json: bool) -> int:
     Examples:
       fabemu explain
       fabemu explain FB101
-      fabemu explain FB201 FB202
+      fabemu explain FB201 FH101
     """
+    from fabemu.analysis.alarms import ALARMS
     from fabemu.lint.catalogue import CATALOGUE, explanation, listing
 
+    known: dict[str, Rule | Alarm] = {**CATALOGUE, **ALARMS}
     if not codes:
-        rules = [asdict(rule) for rule in CATALOGUE.values()]
-        click.echo(json.dumps(rules, indent=2, ensure_ascii=False) if as_json else listing())
+        rules = [asdict(rule) for rule in known.values()]
+        click.echo(json.dumps(rules, indent=2, ensure_ascii=False) if as_json else listing(known.values()))
         return EXIT_FINE
     found = []
     for code in codes:
-        rule = CATALOGUE.get(code.upper())
+        rule = known.get(code.upper())
         if rule is None:
-            near = _nearest(code.upper(), CATALOGUE)
+            near = _nearest(code.upper(), known)
             hint = f"; did you mean {near}?" if near else "; `fabemu explain` lists all"
             raise click.UsageError(f"there is no code {code!r}{hint}")
         found.append(rule)
@@ -51,5 +58,7 @@ def _nearest(code: str, known: Iterable[str]) -> str | None:
     digits = re.search(r"\d+$", code)
     if digits is None or len(digits[0]) > 4:
         return None
-    family, number = f"FB{digits[0][0]}", int(digits[0])
+    kind = "FH" if code.startswith("FH") else "FB"
+    family, number = f"{kind}{digits[0][0]}", int(digits[0])
+    known = [other for other in known if other.startswith(kind)]
     return min(known, key=lambda other: (not other.startswith(family), abs(int(other[2:]) - number), other))

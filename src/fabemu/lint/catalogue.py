@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
+from typing import Protocol
 
 from fabemu.lint import (
     buffer,
@@ -56,7 +58,43 @@ FAMILIES = {
 _LINE = 100
 
 
-def explanation(rule: Rule) -> str:
+class Explained(Protocol):
+    """What has a code that people ask about: a rule of the linter, or an alarm of the health checks."""
+
+    @property
+    def code(self) -> str:
+        """Its code."""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is."""
+
+    @property
+    def title(self) -> str:
+        """What it is, in some words."""
+
+    @property
+    def meaning(self) -> str:
+        """What is checked, exactly."""
+
+    @property
+    def reason(self) -> str:
+        """Why it matters."""
+
+    @property
+    def formula(self) -> str:
+        """Empty if there is none."""
+
+    @property
+    def source(self) -> str:
+        """Where it is from."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+
+
+def explanation(rule: Explained) -> str:
     """All about one rule, as text."""
     parts = [f"{rule.code}: {rule.title} ({rule.severity})", _filled(rule.meaning)]
     for heading, text in (
@@ -70,9 +108,9 @@ def explanation(rule: Rule) -> str:
     return "\n\n".join(parts)
 
 
-def listing() -> str:
-    """All codes with their severity and title, one a line."""
-    return "\n".join(f"{rule.code}  {rule.severity:7}  {rule.title}" for rule in CATALOGUE.values())
+def listing(rules: Iterable[Explained]) -> str:
+    """Codes with their severity and title, one a line."""
+    return "\n".join(f"{rule.code}  {rule.severity:8}  {rule.title}" for rule in rules)
 
 
 def _filled(text: str, width: int = _LINE) -> str:

@@ -179,18 +179,17 @@ cdef inline int32_t express_gather(engine_t* e, worker_t* w, int32_t node, int32
                 return -1
             position += 1
             flow = packet_words(packet.hash, packet.dst)
-            if flow == first_flow:
-                place = first_place
-            elif flow == second_flow:
-                place = second_place
-            elif unlikely(mmu.balance != BALANCE_ECMP):
-                place = <int64_t>packet.ingress * e.plan.class_count
-            else:
-                place = express_route(e, node, packet)
-                second_flow = first_flow
-                second_place = first_place
-                first_flow = flow
-                first_place = place
+            # Data and ACKs take turns: which of the two it is cannot be guessed, so there is no branch between them.
+            place = first_place if flow == first_flow else second_place
+            if unlikely((flow != first_flow) & (flow != second_flow)):
+                if unlikely(mmu.balance != BALANCE_ECMP):
+                    place = <int64_t>packet.ingress * e.plan.class_count
+                else:
+                    place = express_route(e, node, packet)
+                    second_flow = first_flow
+                    second_place = first_place
+                    first_flow = flow
+                    first_place = place
             klass = <uint32_t>shape >> (SHAPE_FLAGS + CLASS_SHIFT)
             bound = &bounds[place + klass]
             entry.packet = packet
@@ -403,7 +402,8 @@ cdef inline void express_run(engine_t* e, worker_t* w, switch_t* mmu, int32_t fi
     cdef ps_t pause_until_ps = queue.pause_until_ps
     cdef ps_t latency_ps = mmu.latency_ps
     cdef ps_t time_ps, now
-    cdef bint has_ecn = e.plan.class_ecn[klass]
+    cdef bint has_ecn = e.plan.class_ecn[klass] != 0
+    cdef bint counts
     burst_open(e, &burst, &e.ports[port_id])
     if burst.busy_until_ps < e.now_ps:
         # What frames waited for may have been done away with by a control action.
@@ -457,11 +457,11 @@ cdef inline void express_run(engine_t* e, worker_t* w, switch_t* mmu, int32_t fi
             since_ps = now
             bytes -= size
         marked = 0
-        if has_ecn and (shape >> SHAPE_KIND & 0xff) == KIND_DATA:
-            if bytes > kmin_bytes and ecn_draws(e, queue, port_id, klass, bytes, ecn_count):
-                marks += 1
-                marked = FLAG_CE
-            ecn_count += 1
+        counts = has_ecn & ((shape >> SHAPE_KIND & 0xff) == KIND_DATA)
+        if unlikely(counts & (bytes > kmin_bytes)) and ecn_draws(e, queue, port_id, klass, bytes, ecn_count):
+            marks += 1
+            marked = FLAG_CE
+        ecn_count += counts
         burst_send(e, w, &burst, port_id, packet, <uint32_t>shape, marked, now)
     size = burst.tail - burst.first
     if size > 0:

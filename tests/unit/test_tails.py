@@ -82,7 +82,7 @@ def test_every_rank_is_that_of_sorting(data):
     ]
     found = ranks.OrderStatistics(cells)
     for group, values in batches:
-        found.count(group, values, len(groups))
+        found.count(group, ranks.keys_of(values), len(groups))
     wanted = all_ranks(groups)
     # Ranks that nobody asked for must not matter.
     wanted[data.draw(st.lists(st.booleans(), min_size=len(groups), max_size=len(groups)))] = 0
@@ -90,7 +90,7 @@ def test_every_rank_is_that_of_sorting(data):
     passes = 0
     while found.open:
         for group, values in batches:
-            found.look(group, values)
+            found.look(group, ranks.keys_of(values))
         found.narrow()
         passes += 1
         assert passes <= 17, "16 parts at least per pass: 64 bits are used up"
@@ -106,12 +106,12 @@ def test_parts_that_end_beyond_the_greatest_integer():
     values = np.concatenate([np.exp(random.normal(17, 2, 20_000)), np.full(30, math.inf)])
     group = np.concatenate([random.integers(0, 3, 20_000), np.zeros(30, np.int64)])
     found = ranks.OrderStatistics(1000)
-    found.count(group, values, 3)
+    found.count(group, ranks.keys_of(values), 3)
     shares = np.linspace(0.0002, 1, 400)
     wanted = np.ceil(found.counts[:, None] * shares[None, :]).astype(np.int64)
     found.seek(wanted)
     while found.open:
-        found.look(group, values)
+        found.look(group, ranks.keys_of(values))
         found.narrow()
     for number in range(3):
         assert (found.values[number] == np.sort(values[group == number])[wanted[number] - 1]).all()
@@ -120,12 +120,12 @@ def test_parts_that_end_beyond_the_greatest_integer():
 def test_negative_numbers_are_refused():
     found = ranks.OrderStatistics()
     with pytest.raises(ValueError, match="negative"):
-        found.count(np.zeros(1, np.int64), np.array([-1.0]), 1)
+        found.count(np.zeros(1, np.int64), ranks.keys_of(np.array([-1.0])), 1)
 
 
 def test_nan_of_either_sign_does_not_count():
     found = ranks.OrderStatistics()
-    found.count(np.zeros(3, np.int64), np.array([math.nan, -math.nan, 1.0]), 1)
+    found.count(np.zeros(3, np.int64), ranks.keys_of(np.array([math.nan, -math.nan, 1.0])), 1)
     assert found.counts.tolist() == [1]
 
 

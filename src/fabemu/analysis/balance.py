@@ -21,7 +21,7 @@ from fabemu.trace import NONE
 FULL = 0.95
 """Utilisation from which a port counts as full."""
 
-ROWS = 2_000_000
+ROWS = 1_000_000
 """Times of messages on uplinks in memory at a time; more only if one switch has more."""
 
 SHOWN = 16
@@ -339,11 +339,13 @@ def _shared(
         time_ps[order], change[order], both[order], bundle[both[order]], first, bundle, size[bundle], len(used)
     )
     found = []
-    compiled_names = fabric.nodes
+    names = fabric.nodes
+    # In order of ports: each has its users in one piece.
+    begin = np.searchsorted(place, np.arange(len(used) + 1))
     for index in np.flatnonzero(figures[:, 0] >= 2).tolist():
         most, most_ps, idle, active_ps, shared_ps, avoidable_ps, sum_ps = figures[index].tolist()
-        mine = place == index
-        there = np.sort(qp[mine & (start <= most_ps) & (most_ps < end)])[:SHOWN]
+        mine = slice(begin[index], begin[index + 1])
+        there = np.sort(qp[mine][(start[mine] <= most_ps) & (most_ps < end[mine])])[:SHOWN]
         hosts = zip(paths.sender[there].tolist(), paths.receiver[there].tolist(), strict=True)
         number = int(used[index])
         found.append(
@@ -355,7 +357,7 @@ def _shared(
                 "most": most,
                 "most_ps": most_ps,
                 "together": there.tolist(),
-                "hosts": [f"{compiled_names[near]}->{compiled_names[far]}" for near, far in hosts],
+                "hosts": [f"{names[near]}->{names[far]}" for near, far in hosts],
                 "idle": idle,
                 "active_ps": active_ps,
                 "shared_ps": shared_ps,

@@ -15,7 +15,7 @@ from fabemu.errors import InputError
 from fabemu.trace import NONE
 
 BATCH_ROWS = 65536
-"""Rows of the batches that a table in memory is cut into."""
+"""Rows of the batches that a table in memory is cut into, and that small ones are joined to."""
 
 Rows: TypeAlias = "pa.Table | Iterable[pa.RecordBatch]"
 """What analyses take: a table, or its record batches, such as `fabemu.result.Run.batches` gives."""
@@ -50,12 +50,29 @@ class _Chosen:
         self._optional = optional
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        parts: list[pa.RecordBatch] = []
+        rows = 0
         for batch in self._rows:
             names = batch.schema.names
             missing = [name for name in self._columns if name not in names]
             if missing:
                 raise InputError(f"these rows have no column {missing[0]!r}; they have {', '.join(names) or 'none'}")
-            yield batch.select([*self._columns, *(name for name in self._optional if name in names)])
+            chosen = batch.select([*self._columns, *(name for name in self._optional if name in names)])
+            if parts and (rows + len(chosen) > BATCH_ROWS or chosen.schema != parts[0].schema):
+                yield _joined(parts)
+                parts, rows = [], 0
+            parts.append(chosen)
+            rows += len(chosen)
+        if parts:
+            yield _joined(parts)
+
+
+def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several: loops over batches cost as much as those over some thousand rows."""
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
+    return table.to_batches()[0] if len(table) else parts[0]
 
 
 class _Spooled:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from fabemu.analysis.batches import Names, integers
 from fabemu.analysis.fabric import RunFabric, run_fabric
 from fabemu.analysis.fct import PERCENTILES, nearest_rank
-from fabemu.analysis.ranks import OrderStatistics
+from fabemu.analysis.ranks import OrderStatistics, keys_of
 from fabemu.analysis.sampling import Samples
 from fabemu.errors import InputError
 from fabemu.lint.subject import NEVER_MARK_BYTES
@@ -193,7 +193,7 @@ def _queues(run: Run, fabric: RunFabric, seen: _Seen) -> pa.Table:
         _note(fabric, seen, piece, classes)
         group = fabric.tier[piece["port"]] + piece["class"] * tiers
         for statistic, figure in zip(statistics, FIGURES, strict=True):
-            statistic.count(_full(group, piece[figure]), piece[figure], tiers * classes)
+            statistic.count(_full(group, piece[figure]), keys_of(piece[figure]), tiers * classes)
     sample_ps = fabric.compiled.plan.sample_ps if fabric.compiled is not None else length_ps
     span_ps = max(run.info.get("simulated_ps") or 0, end_ps)
     seen.intervals = -(-span_ps // sample_ps) if sample_ps else 0
@@ -202,7 +202,7 @@ def _queues(run: Run, fabric: RunFabric, seen: _Seen) -> pa.Table:
     ranks = np.array([[nearest_rank(percent, cells) for percent in PERCENTILES] for cells in total.tolist()])
     ranks = ranks.reshape(groups, len(PERCENTILES))
     for statistic in statistics:
-        statistic.count(np.empty(0, np.int64), np.empty(0), groups)
+        statistic.count(np.empty(0, np.int64), np.empty(0, np.int64), groups)
         empty = np.maximum(total - statistic.counts, 0)
         wanted = np.concatenate([np.maximum(ranks - empty[:, None], 0), statistic.counts[:, None]], axis=1)
         statistic.seek(wanted)
@@ -211,7 +211,7 @@ def _queues(run: Run, fabric: RunFabric, seen: _Seen) -> pa.Table:
             group = fabric.tier[piece["port"]] + piece["class"] * tiers
             for statistic, figure in zip(statistics, FIGURES, strict=True):
                 if statistic.open:
-                    statistic.look(_full(group, piece[figure]), piece[figure])
+                    statistic.look(_full(group, piece[figure]), keys_of(piece[figure]))
         for statistic in statistics:
             if statistic.open:
                 statistic.narrow()

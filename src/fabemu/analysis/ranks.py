@@ -26,6 +26,8 @@ class OrderStatistics:
 
     Attributes
     ----------
+    cells
+        Numbers held at a time, see `CELLS`; may be changed between passes.
     counts
         (G,) int64 numbers in each group. NaN does not count, nor do rows of group -1.
     open
@@ -36,22 +38,23 @@ class OrderStatistics:
 
     def __init__(self, cells: int = CELLS) -> None:
         """No rows yet; see `CELLS`."""
-        self._cells = cells
+        self.cells = cells
         self.counts = np.zeros(0, np.int64)
         self.values: np.ndarray = np.zeros((0, 0))
         self.open = False
         self._lowest = np.zeros(0, np.int64)
-        self._highest = np.zeros(0, np.int64)
+        self._highest = np.zeros(0, np.int64)  # of the finite ones
+        self._infinite = np.zeros(0, np.int64)  # how many are not
 
-    def count(self, group: np.ndarray, numbers: np.ndarray, groups: int) -> None:
+    def count(self, group: np.ndarray, keys: np.ndarray, groups: int) -> None:
         """Take one batch of the first pass.
 
         Parameters
         ----------
         group
             (rows,) int64, below `groups`; -1 for rows that are left out.
-        numbers
-            (rows,) float64, not negative, may be infinite.
+        keys
+            (rows,) what `keys_of` gives for the numbers, which are not negative, but may be infinite.
         groups
             Groups known so far.
 
@@ -65,7 +68,8 @@ class OrderStatistics:
             self.counts = np.append(self.counts, np.zeros(more, np.int64))
             self._lowest = np.append(self._lowest, np.full(more, _INFINITE))
             self._highest = np.append(self._highest, np.zeros(more, np.int64))
-        if _count(group, _bits(numbers), self.counts, self._lowest, self._highest):
+            self._infinite = np.append(self._infinite, np.zeros(more, np.int64))
+        if _count(group, keys, self.counts, self._lowest, self._highest, self._infinite):
             raise ValueError("order statistics of negative numbers are not known here")
 
     def seek(self, ranks: np.ndarray) -> None:
@@ -77,17 +81,20 @@ class OrderStatistics:
         group = np.repeat(np.arange(len(counts)), ranks.shape[1])
         rank = ranks.reshape(-1)
         self._group, self._rank = group, rank
-        self._first = np.where(rank == counts[group], self._highest[group], self._lowest[group])
+        # Infinite ones are known: they would stretch the interval of all others.
+        finite = counts[group] - self._infinite[group]
+        self._first = np.where(rank >= finite, self._highest[group], self._lowest[group])
         self._last = np.where(rank == 1, self._lowest[group], self._highest[group])
+        self._first[rank > finite] = self._last[rank > finite] = _INFINITE
         self._below = np.zeros(len(rank), np.int64)  # numbers of the group below the interval
-        self._inside = counts[group]
+        self._inside = finite
         self._prepare()
 
-    def look(self, group: np.ndarray, numbers: np.ndarray) -> None:
+    def look(self, group: np.ndarray, keys: np.ndarray) -> None:
         """Take one batch of a further pass, as `count` was given it."""
         _look(
             group,
-            _bits(numbers),
+            keys,
             self._interval_of_group,
             self._low,
             self._high,
@@ -103,9 +110,7 @@ class OrderStatistics:
         cell, offset = self._cell, self._offset
         size = np.diff(np.append(offset, len(cell)))
         kept = np.repeat(self._collects, size)
-        kept_of = np.repeat(np.arange(len(size)), size)[kept]
-        collected = cell[kept]
-        cell[kept] = collected[np.lexsort((collected, kept_of))]
+        _sort(cell, offset[self._collects], size[self._collects])
         collects = self._collects[self._interval]
         chosen = self._targets[collects]
         place = offset[self._interval[collects]] + self._rank[chosen] - self._below[chosen] - 1
@@ -141,9 +146,9 @@ class OrderStatistics:
         self._interval_of_group = np.searchsorted(group, np.arange(len(self.counts) + 1))
         order = np.argsort(inside, kind="stable")
         self._collects = np.zeros(len(order), np.bool_)
-        self._collects[order] = np.cumsum(inside[order]) <= self._cells // 2
+        self._collects[order] = np.cumsum(inside[order]) <= self.cells // 2
         others = int(np.count_nonzero(~self._collects))
-        bits = max(_PARTS_LEAST_BITS, min(_PARTS_MOST_BITS, (self._cells // 2 // max(others, 1)).bit_length() - 1))
+        bits = max(_PARTS_LEAST_BITS, min(_PARTS_MOST_BITS, (self.cells // 2 // max(others, 1)).bit_length() - 1))
         span_bits = np.frexp((self._high - self._low).astype(np.float64))[1]  # at least its bits
         self._shift = np.maximum(span_bits - bits, 0).astype(np.int64)
         parts = ((self._high - self._low) >> self._shift) + 1
@@ -153,13 +158,14 @@ class OrderStatistics:
         self._filled = np.zeros(len(size), np.int64)
 
 
-def _bits(numbers: np.ndarray) -> np.ndarray:
+def keys_of(numbers: np.ndarray) -> np.ndarray:
+    """(rows,) int64 bits of float64 numbers, as ordered as these are if they are not negative."""
     # Adding zero makes a positive zero of a negative one.
     return (np.asarray(numbers, dtype=np.float64) + 0.0).view(np.int64)
 
 
 @compiled
-def _count(group, bits, counts, lowest, highest):  # type: ignore[no-untyped-def]
+def _count(group, bits, counts, lowest, highest, infinite):  # type: ignore[no-untyped-def]
     for row in range(len(group)):
         number, key = group[row], bits[row]
         if number < 0 or (key & 0x7FFFFFFFFFFFFFFF) > 0x7FF0000000000000:
@@ -167,9 +173,18 @@ def _count(group, bits, counts, lowest, highest):  # type: ignore[no-untyped-def
         if key < 0:
             return True
         counts[number] += 1
+        if key == 0x7FF0000000000000:
+            infinite[number] += 1
+            continue
         lowest[number] = min(lowest[number], key)
         highest[number] = max(highest[number], key)
     return False
+
+
+@compiled
+def _sort(cell, offset, size):  # type: ignore[no-untyped-def]
+    for part in range(len(offset)):
+        cell[offset[part] : offset[part] + size[part]].sort()
 
 
 @compiled
@@ -178,13 +193,19 @@ def _look(group, bits, interval_of_group, low, high, shift, offset, collects, fi
         number, key = group[row], bits[row]
         if number < 0:
             continue
-        for interval in range(interval_of_group[number], interval_of_group[number + 1]):
-            if key < low[interval]:
-                break
-            if key <= high[interval]:
-                if collects[interval]:
-                    cell[offset[interval] + filled[interval]] = key
-                    filled[interval] += 1
-                else:
-                    cell[offset[interval] + ((key - low[interval]) >> shift[interval])] += 1
-                break
+        # The last interval that begins at or below the number.
+        interval, past = interval_of_group[number], interval_of_group[number + 1]
+        if interval == past or key < low[interval]:
+            continue
+        while past - interval > 1:
+            middle = (interval + past) // 2
+            if low[middle] <= key:
+                interval = middle
+            else:
+                past = middle
+        if key <= high[interval]:
+            if collects[interval]:
+                cell[offset[interval] + filled[interval]] = key
+                filled[interval] += 1
+            else:
+                cell[offset[interval] + ((key - low[interval]) >> shift[interval])] += 1

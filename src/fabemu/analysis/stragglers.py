@@ -22,7 +22,7 @@ from fabemu.result import Run
 from fabemu.trace import NONE
 from fabemu.units import round_time
 
-ROWS = 2_000_000
+ROWS = 1_000_000
 """Messages in memory at a time; more only if one collective has more."""
 
 WHYS = (
@@ -194,8 +194,10 @@ class _Messages:
         done = numbers["receiver_done_ps"]
         done[done == NONE] = np.iinfo(np.int64).max
         order = np.lexsort((numbers["op"], done, numbers["receiver"], numbers["collective"]))
+        for name in list(numbers):  # one after the other: the unsorted one is let go
+            numbers[name] = numbers[name][order]
         return cls(
-            {name: values[order] for name, values in numbers.items()},
+            numbers,
             names["host"].names,
             names["class"].names,
             names["label"].names,
@@ -206,7 +208,7 @@ class _Messages:
 def _rows(messages: _Messages, chosen: np.ndarray, known: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
     column = messages.columns
     collective, receiver, done = column["collective"], column["receiver"], column["receiver_done_ps"]
-    hosts = len(messages.hosts)
+    hosts = max(len(messages.hosts), 1)
     key = collective * hosts + receiver
     # One segment for every rank; its last message is when it was done.
     first = np.flatnonzero(np.diff(key, prepend=-1))
@@ -239,8 +241,8 @@ def _rows(messages: _Messages, chosen: np.ndarray, known: Mapping[int, dict[str,
         row["later_ps"] = int(done[slow] - done[median])
         sent = column["first_sent_ps"]
         row["later_posted_ps"] = int(posted[slow] - posted[median])
-        row["later_unsent_ps"] = int((sent - posted)[slow] - (sent - posted)[median])
-        row["later_network_ps"] = int((done - sent)[slow] - (done - sent)[median])
+        row["later_unsent_ps"] = int(sent[slow] - posted[slow] - (sent[median] - posted[median]))
+        row["later_network_ps"] = int(done[slow] - sent[slow] - (done[median] - sent[median]))
     ideal = np.where(column["ideal_ps"] == NONE, done - column["posted_ps"], column["ideal_ps"])
     chains = _chains(np.array(ends, dtype=np.int64), segment, first, last, done, column["posted_ps"], ideal)
     for row, end, (count, ideal_ps, excess_ps, gap_ps, begun_ps, worst) in zip(
@@ -251,7 +253,7 @@ def _rows(messages: _Messages, chosen: np.ndarray, known: Mapping[int, dict[str,
         row["chain"], row["chain_ideal_ps"], row["chain_excess_ps"] = count, ideal_ps, excess_ps
         row["chain_gap_ps"], row["chain_start_ps"] = gap_ps, begun_ps - row["start_ps"]
         row["chain_after_ps"] = row["end_ps"] - int(done[end])
-        _add_slow(row, messages, worst, int((done - column["posted_ps"] - ideal)[worst]))
+        _add_slow(row, messages, worst, int(done[worst] - column["posted_ps"][worst] - ideal[worst]))
     return result
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fabemu.analysis.batches import Names, Rows, again, integers
 from fabemu.analysis.confidence import limit_ranks
 from fabemu.analysis.fct import COLUMNS, PERCENTILES, SIZE_CLASSES, counted_times, nearest_rank
-from fabemu.analysis.ranks import CELLS, OrderStatistics
+from fabemu.analysis.ranks import CELLS, OrderStatistics, keys_of
 from fabemu.errors import InputError
 from fabemu.result import Run
 
@@ -41,7 +41,7 @@ def tails(
     *,
     by: Sequence[str] = BY,
     confidence: float | None = 0.95,
-    cells: int = CELLS * 12,
+    cells: int = CELLS * 24,
 ) -> pa.Table:
     """Percentiles of completion time and slowdown in groups of messages, with confidence limits.
 
@@ -83,11 +83,19 @@ def tails(
         if end_ps is None:
             end_ps = flows.info.get("simulated_ps")
         flows = flows.batches("flows", (*COLUMNS, *BY))
-    groupings = [_Grouping(name, max(cells // (2 * len(by)), 1000)) for name in dict.fromkeys(by)]
+    groupings = [_Grouping(name) for name in dict.fromkeys(by)]
     batches = again(flows, COLUMNS, [name for name in BY if name not in COLUMNS])
-    _each(batches, end_ps, groupings, counting=True)
+    rows = _each(batches, end_ps, groupings, counting=True)
+    whole: _Grouping | None = None
     for grouping in groupings:
-        grouping.seek(confidence)
+        only = grouping.holds_all(rows)
+        if only and whole is not None:
+            grouping.same_as(whole)
+            continue
+        whole = grouping if only else whole
+    searched = [grouping for grouping in groupings if grouping.searched]
+    for grouping in searched:
+        grouping.seek(confidence, max(cells // (len(FIGURES) * len(searched)), 1000))
     while any(grouping.open for grouping in groupings):
         _each(batches, end_ps, [grouping for grouping in groupings if grouping.open], counting=False)
         for grouping in groupings:
@@ -98,22 +106,29 @@ def tails(
 
 def _each(
     batches: Iterable[pa.RecordBatch], end_ps: int | None, groupings: Sequence[_Grouping], *, counting: bool
-) -> None:
+) -> int:
+    """Show every batch to the groupings; count the messages that count."""
+    rows = 0
     for batch in batches:
         keep, fct_ps, slowdown = counted_times(pa.Table.from_batches([batch]), end_ps)
+        rows += int(np.count_nonzero(keep))
+        left_out = None if keep.all() else ~keep
+        keys, lost = (keys_of(fct_ps), keys_of(slowdown)), np.isinf(fct_ps) if counting else None
         for grouping in groupings:
-            grouping.take(batch, keep, (fct_ps, slowdown), counting=counting)
+            grouping.take(batch, left_out, keys, lost)
+    return rows
 
 
 class _Grouping:
     """Groups of one kind, and the order statistics of both figures in them."""
 
-    def __init__(self, by: str, cells: int) -> None:
+    def __init__(self, by: str) -> None:
         self._by = by
         self._names = Names()
-        self._collectives: dict[int, int] = {}
-        self._statistics = [OrderStatistics(cells) for _ in FIGURES]
+        self._number_of = np.full(0, -1)  # of a collective
+        self._statistics = [OrderStatistics() for _ in FIGURES]
         self._unfinished = np.zeros(0, np.int64)
+        self._same: _Grouping | None = None
         if by == "all":
             self._names.number("all")
         elif by == "size":
@@ -123,31 +138,52 @@ class _Grouping:
     @property
     def open(self) -> bool:
         """Whether another pass is needed."""
-        return any(statistics.open for statistics in self._statistics)
+        return self._same is None and any(statistics.open for statistics in self._statistics)
 
-    def take(self, batch: pa.RecordBatch, keep: np.ndarray, figures: Sequence[np.ndarray], *, counting: bool) -> None:
-        """Take the rows of a batch that count."""
-        group = np.where(keep, self._groups(batch), -1)
+    @property
+    def searched(self) -> bool:
+        """Whether there is anything to find that is not known from another grouping."""
+        return self._same is None and len(self._names) > 0
+
+    def holds_all(self, rows: int) -> bool:
+        """Whether one group has all of so many messages."""
+        counts = self._statistics[0].counts
+        return rows > 0 and int(counts.max(initial=0)) == rows
+
+    def same_as(self, other: _Grouping) -> None:
+        """Take the values of another grouping, one group of which has all messages, as one of this has."""
+        self._same = other
+
+    def take(
+        self, batch: pa.RecordBatch, left_out: np.ndarray | None, figures: Sequence[np.ndarray], lost: np.ndarray | None
+    ) -> None:
+        """Take the rows of a batch but those left out; in the first pass with which of them did not finish."""
+        group = self._groups(batch)
+        if left_out is not None:
+            group = np.where(left_out, -1, group)
         groups = len(self._names)
-        if counting:
-            unfinished = np.bincount(group[np.isinf(figures[0]) & (group >= 0)], minlength=groups)
+        if lost is not None:
+            unfinished = np.bincount(group[lost & (group >= 0)], minlength=groups)
             unfinished[: len(self._unfinished)] += self._unfinished
             self._unfinished = unfinished
-        for statistics, numbers in zip(self._statistics, figures, strict=True):
-            if counting:
-                statistics.count(group, numbers, groups)
+        for statistics, keys in zip(self._statistics, figures, strict=True):
+            if lost is not None:
+                statistics.count(group, keys, groups)
             elif statistics.open:
-                statistics.look(group, numbers)
+                statistics.look(group, keys)
 
-    def seek(self, confidence: float | None) -> None:
-        """Choose the ranks of percentiles and their limits, after everything was counted."""
+    def seek(self, confidence: float | None, cells: int) -> None:
+        """Choose the ranks of percentiles and their limits, after everything was counted; share out the memory."""
         groups = len(self._names)
         for statistics in self._statistics:
-            statistics.count(np.empty(0, np.int64), np.empty(0), groups)
+            statistics.cells = cells
+            statistics.count(np.empty(0, np.int64), np.empty(0, np.int64), groups)
             counts = statistics.counts
             ranks = np.zeros((groups, 3 * len(PERCENTILES) + 1), np.int64)
+            distinct, place = np.unique(counts, return_inverse=True)
             for number, percent in enumerate(PERCENTILES):
-                ranks[:, 3 * number] = [nearest_rank(percent, count) for count in counts.tolist()]
+                nearest = np.array([nearest_rank(percent, count) for count in distinct.tolist()], dtype=np.int64)
+                ranks[:, 3 * number] = nearest[place.reshape(-1)]
                 if confidence is not None:
                     low, high = limit_ranks(percent, counts, confidence)
                     ranks[:, 3 * number + 1], ranks[:, 3 * number + 2] = low, high
@@ -162,6 +198,8 @@ class _Grouping:
 
     def table(self) -> pa.Table:
         """The rows of these groups."""
+        if not len(self._names):
+            return SCHEMA.empty_table()
         counts = self._statistics[0].counts
         chosen = [number for number in self._order() if counts[number] > 0 or self._by == "all"]
         percentiles = [*(f"p{percent:g}" for percent in PERCENTILES), "max"]
@@ -170,7 +208,7 @@ class _Grouping:
         values = np.full((len(chosen), len(FIGURES), per_figure, 3), np.nan)
         count = np.zeros((len(chosen), len(FIGURES)), np.int64)
         for number, statistics in enumerate(self._statistics):
-            found = statistics.values[chosen]
+            found = statistics.values[chosen] if self._same is None else self._same.row(number)
             values[:, number, :-1] = found[:, :-1].reshape(len(chosen), len(PERCENTILES), 3)
             values[:, number, -1, 0] = found[:, -1]
             count[:, number] = statistics.counts[chosen]
@@ -190,6 +228,12 @@ class _Grouping:
         ]
         return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
+    def row(self, figure: int) -> np.ndarray:
+        """(1, R) values of the group with the most messages."""
+        statistics = self._statistics[figure]
+        most = int(np.argmax(statistics.counts))
+        return statistics.values[most : most + 1]
+
     def _order(self) -> list[int]:
         numbers = range(len(self._names))
         if self._by == "collective":
@@ -205,7 +249,17 @@ class _Grouping:
         if self._by not in batch.schema.names:
             return np.full(len(batch), -1)
         if self._by == "collective":
-            numbers, place = np.unique(integers(batch, "collective"), return_inverse=True)
-            known = [self._names.number(str(number)) if number >= 0 else -1 for number in numbers.tolist()]
-            return np.array(known, dtype=np.int64)[place.reshape(-1)]
+            return self._collectives(integers(batch, "collective"))
         return self._names.numbers(batch.column(self._by))
+
+    def _collectives(self, numbers: np.ndarray) -> np.ndarray:
+        """Groups of runs of collectives, which are numbered from 0."""
+        most = int(numbers.max(initial=-1)) + 1
+        if most > len(self._number_of):
+            more = np.full(max(most, 2 * len(self._number_of)) - len(self._number_of), -1)
+            self._number_of = np.append(self._number_of, more)
+        known = numbers >= 0
+        new = np.unique(numbers[known & (self._number_of[numbers] < 0)]) if most else numbers[:0]
+        for number in new.tolist():
+            self._number_of[number] = self._names.number(str(number))
+        return np.where(known, self._number_of[numbers], -1) if most else numbers

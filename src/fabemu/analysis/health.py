@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 STORMS_MAX = 100
 """Storms that are looked at, those with most paused time."""
 
-ALERTS_MAX = 20
+ALERTS_MAX = 200
 """Alerts of one kind that are given each by itself; of more, the notes say how many."""
+
+PAIRS_MAX = 20
+"""Queue pairs in error that an alert names."""
 
 _ROOTS = ("FH501", "FH504", "FH102", "FH103", "FH101")
 _LOSSES = ("FH107", "FH301", "FH302", "FH502")
@@ -201,7 +204,7 @@ class _Examination:
         except InputError as error:
             self.notes.append(str(error))
         if len(found) > ALERTS_MAX:
-            self.notes.append(f"{found[0].alert.code}: {len(found) - ALERTS_MAX} more alerts are not shown")
+            self.notes.append(f"{found[0].alert.code}: {len(found) - ALERTS_MAX} more alerts are left out")
         return sorted(found, key=lambda item: -item.weight)[:ALERTS_MAX]
 
     # What several checks need.
@@ -370,10 +373,15 @@ class _Examination:
         self._source.table("ports")
         for batch in self._run.batches("ports", ("start_ps", "port", "class", "marks")):
             table = pa.Table.from_batches([batch])
-            for row in np.flatnonzero(integer_column(table, "marks") > 0).tolist():
-                key = batch.column("port")[row].as_py(), batch.column("class")[row].as_py()
-                if batch.column("start_ps")[row].as_py() < ends.get(key, 0):
-                    marks[key] += batch.column("marks")[row].as_py()
+            rows = np.flatnonzero(integer_column(table, "marks") > 0)
+            port, ports = dictionary_column(table, "port")
+            class_id, classes = dictionary_column(table, "class")
+            count, start_ps = integer_column(table, "marks")[rows], integer_column(table, "start_ps")[rows]
+            place = port[rows] * len(classes) + class_id[rows]
+            for key, end_ps in ends.items():
+                if key[0] in ports and key[1] in classes:
+                    here = place == ports.index(key[0]) * len(classes) + classes.index(key[1])
+                    marks[key] += int(count[here & (start_ps < end_ps)].sum())
         for group in groups:
             key = group[0].link, group[0].class_name
             if marks[key]:
@@ -578,7 +586,7 @@ class _Examination:
             what = f"{_count(len(pairs), 'queue pair')} of {host} in error"
             since = min(row["time_ps"] for row in rows)
             sentence = f"{what}, the first at {round_time(since)}"
-            alert = _alert("FH502", host, since, None, sentence, what, {"queue_pairs": pairs[:ALERTS_MAX]})
+            alert = _alert("FH502", host, since, None, sentence, what, {"queue_pairs": pairs[:PAIRS_MAX]})
             yield _Found(alert, frozenset(ports), weight=len(pairs))
 
     def unfinished(self) -> Iterator[_Found]:

@@ -118,10 +118,9 @@ class Storm:
         lasted = "still stood at the end of the run" if self.standing else f"lasted {round_time(self.duration_ps)}"
         clauses = [f"reached {_count(self.ports, 'port')} in {round_time(self.spread_ps)}, {hops}", lasted]
         if self.victims:
-            clauses.append(" and ".join(_held_up(item) for item in self.victims[:2]))
+            named = "; ".join(_held_up(item) for item in self.victims[:2])
             rest = len(self.victims) - 2
-            if rest > 0:
-                clauses[-1] += f", and of {_count(rest, 'more workload')}"
+            clauses.append(f"held up {named}" + (f"; and {_count(rest, 'more workload')}" if rest > 0 else ""))
         elif self.victims is not None:
             clauses.append("held up nobody else")
         return f"{text}, {', '.join(clauses[:-1])}, and {clauses[-1]}"
@@ -435,4 +434,4 @@ def _held_up(item: Victims) -> str:
     own = {"job": "its time", "collective": "the time of a collective"}.get(item.share_of)
     if own is None:
         own = "its time" if item.messages == 1 else "their time"
-    return f"held up {_count(item.messages, 'message')} of {whose} for up to {100 * item.share:.3g} % of {own}"
+    return f"{_count(item.messages, 'message')} of {whose} for up to {100 * item.share:.3g} % of {own}"

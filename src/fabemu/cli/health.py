@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from fabemu.analysis.alarms import Alert, Incident, Thresholds
     from fabemu.layout import Section
 
+_SHOWN = 12
+"""Alerts of an incident that are shown with their figures."""
+
 
 @click.command(
     name="health",
@@ -102,7 +105,10 @@ def _sections(incidents: tuple[Incident, ...]) -> list[Section]:
     counts = ", ".join(f"{severities.count(name)} {name}" for name in dict.fromkeys(severities))
     sections = [Section(f"{len(incidents)} incident{'s' if len(incidents) > 1 else ''}: {counts}")]
     for number, incident in enumerate(incidents, start=1):
-        lines = [incident.sentence, *(_line(alert) for alert in incident.alerts)]
+        lines = [incident.sentence, *(_line(alert) for alert in incident.alerts[:_SHOWN])]
+        rest = len(incident.alerts) - _SHOWN
+        if rest > 0:
+            lines.append(f"... and {rest} more alert{'s' if rest > 1 else ''}; --json has them all")
         title = f"{number}. {incident.severity}: {_title(incident.root)}"
         sections.append(Section(title, lines=lines, alarm=incident.severity == "critical"))
     return sections

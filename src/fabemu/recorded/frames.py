@@ -49,7 +49,7 @@ class Wire:
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """Transmissions in order of time; all arrays (n,).
+    """Transmissions in order of time: of hosts all, of switches the last packets of messages; all arrays (n,).
 
     Attributes
     ----------
@@ -96,7 +96,18 @@ def frames(path: Path, plan: Plan, messages: Messages, wire: Wire) -> Iterator[F
 def frames_of(
     rows: Mapping[str, NDArray], plan: Plan, messages: Messages, wire: Wire, numbers: PacketNumbers
 ) -> Frames:
-    """Rows of a packets table as transmissions: arrays by the names of `COLUMNS`, with -1 for null."""
+    """Rows of a packets table as transmissions: arrays by the names of `COLUMNS`, with -1 for null.
+
+    Frames that switches send are left out, but for the last packets of messages, unless the numbers of others need
+    them.
+    """
+    host = plan.port_node[rows["port"]] < plan.host_count
+    last = rows["last"].astype(np.bool_)
+    if not numbers.needs_all:
+        wanted = np.flatnonzero(host | last)
+        if len(wanted) < len(host):
+            rows = {name: values[wanted] for name, values in rows.items()}
+            host, last = host[wanted], last[wanted]
     kind, qp, port = rows["kind"], rows["qp"].astype(np.int64), rows["port"].astype(np.int64)
     carried = (qp >= 0) & (kind != _CNP)
     data = kind == _DATA
@@ -107,11 +118,11 @@ def frames_of(
         time_ps=rows["time_ps"],
         wire_ps=wire.ps(port, rows["frame_bytes"].astype(np.int64)),
         port=port,
-        host=plan.port_node[port] < plan.host_count,
+        host=host,
         data=data,
         qp=qp,
         packet=packet,
-        last=rows["last"].astype(np.bool_) & data,
+        last=last & data,
     )
 
 

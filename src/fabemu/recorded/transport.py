@@ -119,6 +119,11 @@ class PacketNumbers:
         self._any_long = bool(self._long.any())
         self._last = np.zeros(len(packets), dtype=np.int64)
 
+    @property
+    def needs_all(self) -> bool:
+        """Whether rows may not be left out: some queue pair has 2^24 packets or more."""
+        return self._any_long
+
     def unwrap(self, qp: Int64s, psn: Int64s) -> Int64s:
         """(n,) packet numbers from 0 on."""
         mask = (1 << PSN_BITS) - 1

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.ipc as ipc
 import pytest
 
 import fabemu
@@ -28,6 +31,26 @@ def permutation():
 def web():
     overrides = ["fabric.leaves=3", "fabric.hosts_per_leaf=4", "fabric.spines=3", "until=300us", "trace.interval=10us"]
     return fabemu.run(ROOT / "scenarios/websearch-leaf-spine.toml", overrides=overrides)
+
+
+@pytest.fixture(scope="module")
+def incast():
+    return fabemu.run(ROOT / "scenarios/incast/incast-16.toml", overrides=["workload.0.waves=1"])
+
+
+@pytest.fixture(scope="module")
+def rounded(permutation, tmp_path_factory):
+    """Messages that end where others begin: times in steps of 20 us."""
+    folder = tmp_path_factory.mktemp("rounded") / "copy.run"
+    shutil.copytree(permutation.directory, folder)
+    path = table_path(folder, "flows")
+    flows = ipc.open_file(pa.py_buffer(path.read_bytes())).read_all()
+    for name in ("first_sent_ps", "receiver_done_ps"):
+        times = flows[name].to_numpy() // 20_000_000 * 20_000_000
+        flows = flows.set_column(flows.column_names.index(name), flows.schema.field(name), pa.array(times))
+    with pa.OSFile(str(path), "wb") as file, ipc.new_file(file, flows.schema) as writer:
+        writer.write_table(flows)
+    return fabemu.load(folder)
 
 
 def slow_collisions(run):
@@ -72,7 +95,7 @@ def slow_collisions(run):
     return found
 
 
-@pytest.mark.parametrize("name", ["permutation", "web"])
+@pytest.mark.parametrize("name", ["permutation", "web", "incast", "rounded"])
 def test_collisions_are_those_of_a_slow_search(name, request):
     run = request.getfixturevalue(name)
     names = Source.open(run.directory).compiled.port_names
@@ -189,10 +212,11 @@ def test_missing_and_empty_tables(tmp_path, permutation):
         assert (len(result.tiers) == 0) == (table == "ports")
 
 
-def test_intervals_stay_whole_whatever_the_batches(tmp_path):
+def test_intervals_stay_whole_whatever_the_batches(tmp_path, monkeypatch):
     rows = [port_row(start, f"a->{peer}", 0.1) for start in (0, 100, 100, 200, 200, 200, 300) for peer in "xy"]
     run = write_run(tmp_path, ports=rows)
     for size in (1, 2, 3, 5, 100):
+        monkeypatch.setattr("fabemu.analysis.batches.BATCH_ROWS", size)  # smaller ones are joined
         pieces = [
             piece["start_ps"].tolist() for piece in Samples(iter(run.ports.to_batches(max_chunksize=size)), ("port",))
         ]

@@ -329,11 +329,10 @@ def _shared(
     place = place.reshape(-1)
     bundle = fabric.bundle[used]
     size = np.bincount(fabric.bundle[fabric.bundle >= 0], minlength=len(fabric.nodes))
-    # Who leaves at an instant has left before others come.
     time_ps = np.concatenate([start, end])
     change = np.repeat([1, -1], len(start))
     both = np.concatenate([place, place])
-    order = np.lexsort((change, time_ps, bundle[both]))
+    order = np.lexsort((time_ps, bundle[both]))
     first = np.searchsorted(bundle, bundle)
     figures = _sweep(
         time_ps[order], change[order], both[order], bundle[both[order]], first, bundle, size[bundle], len(used)

@@ -21,7 +21,9 @@ def optional(default: Any = PydanticUndefined, *, description: str, **more: Any)
 class Table(BaseModel):
     """One table of a scenario file. Subclasses yield their cross-field problems from `rules`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, populate_by_name=True, defer_build=True
+    )
 
     replaces: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Keys that an overlay clears when it sets the key: the two ways of saying one thing."""
@@ -39,7 +41,7 @@ class Table(BaseModel):
 class PartialTable(BaseModel):
     """A table all of whose keys are optional; None means not given."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
     replaces: ClassVar[dict[str, tuple[str, ...]]] = {}
     """That of the table whose keys these are."""

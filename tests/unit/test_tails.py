@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -216,6 +217,13 @@ def group_of(row: dict, by: str) -> str | None:
     return None if row[by] is None else str(row[by])
 
 
+@cache
+def tail_probabilities(count: int, share: float) -> tuple[list[float], list[float]]:
+    """That the value of each rank lies above a quantile, and that it lies below."""
+    ranks_below = np.arange(count)
+    return binom.cdf(ranks_below, count, share).tolist(), binom.sf(ranks_below, count, share).tolist()
+
+
 @example_settings(0.25)
 @given(st.lists(messages(), max_size=60), st.sampled_from([None, 1000]), st.integers(1, 30))
 def test_tails_are_those_of_sorting(rows, end_ps, batch_rows):
@@ -263,11 +271,11 @@ def test_tails_are_those_of_sorting(rows, end_ps, batch_rows):
             assert row["value"] == next(
                 value for place, value in enumerate(values, 1) if place / len(values) >= share - 1e-12
             )
-            below = binom(len(values), share)
-            fits = [rank for rank in range(1, len(values) + 1) if below.cdf(rank - 1) <= 0.025]
-            assert row["low"] == (values[fits[-1] - 1] if fits else None)
-            fits = [rank for rank in range(1, len(values) + 1) if below.sf(rank - 1) <= 0.025]
-            assert row["high"] == (values[fits[0] - 1] if fits else None)
+            below, above = tail_probabilities(len(values), share)
+            fits = [value for value, tail in zip(values, below, strict=True) if tail <= 0.025]
+            assert row["low"] == (fits[-1] if fits else None)
+            fits = [value for value, tail in zip(values, above, strict=True) if tail <= 0.025]
+            assert row["high"] == (fits[0] if fits else None)
 
 
 def test_many_messages_agree_with_fct_to_the_bit():

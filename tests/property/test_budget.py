@@ -22,7 +22,7 @@ from tests.parity.compare import FAULT
 from tests.property.strategies import FEATURES, PACKET_LIMIT, example_settings, plans
 
 DATA, PFC, CREDIT = (PACKET_KINDS.index(kind) for kind in ("data", "pfc", "credit"))
-FLAG_LAST = 4
+FLAG_LAST, FLAG_ECHO = 4, 8
 
 
 def recorded(plan: Plan) -> tuple[Any, dict[str, np.ndarray]]:
@@ -48,6 +48,7 @@ def accounted(plan: Plan, ops: Any, records: dict[str, np.ndarray], *, level: st
         "psn": packets["psn"].astype(np.int64),
         "frame_bytes": packets["frame_bytes"],
         "last": packets["flags"] & FLAG_LAST != 0,
+        "echo": packets["flags"] & FLAG_ECHO != 0,
     }
     messages, wire = Messages(plan), Wire(plan)
 

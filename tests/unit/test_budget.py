@@ -122,6 +122,17 @@ def test_a_read_waits_for_its_request(run_of):
     }
 
 
+def test_a_request_that_is_lost_is_made_again(run_of):
+    scenario = line("40960B", verb="read", rates=(100, 100, 100), timeout=5)
+    fault = {"kind": "loss", "link": ["h0", "sw0"], "from": "h0", "frames": ["read"], "rate": 1}
+    run = run_of(scenario | {"fault": [{**fault, "start": "0us", "end": "10us"}]})
+    (row,) = rows_of(run)
+    (whole,) = rows_of(run_of(line("40960B", verb="read", rates=(100, 100, 100))))
+    # From the posting to the timeout, 4.096 us x 2^5; then all goes as it would have gone.
+    assert row["retransmission_ps"] == 131_072_000
+    assert {**row, "retransmission_ps": 0, "total_ps": 0, "elapsed_ps": 0} == {**whole, "total_ps": 0, "elapsed_ps": 0}
+
+
 def test_a_rate_of_the_sender_is_pacing(run_of):
     scenario = line("40960B", verb="send", rates=(100, 100, 100), cc={"kind": "fixed", "rate": "25Gbps"})
     (row,) = rows_of(run_of(scenario))

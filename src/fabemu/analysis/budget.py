@@ -10,7 +10,8 @@ before, *queue pair*; from the first start of a packet that had to be sent again
 was idle before the first packet of a repeat, *retransmission*; while PFC held the class, or the port's link was down,
 *paused*; while frames of others were sent, *contention*; what remains, *pacing*: the port was free, and a rate, a
 window or, on links with credits, their lack held the message back. Of a READ all before the first packet of the
-answer, but for the queue pair's earlier answers, is *request*: its way, and what it and the answer waited for.
+answer, but for the queue pair's earlier answers, is *request*: its way, and what it and the answer waited for; until
+the last of the requests that had to be made again, it is *retransmission*.
 
 **On the way**, of the last packet: its wire time on every link is *serialisation*, then *propagation*; at every switch
 the *latency* of its pipeline, then *paused* or *queueing*.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -82,6 +83,7 @@ class _Ledger:
         self._end_busy = np.zeros(count, dtype=np.int64)
         self._wasted, self._again = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         posts = np.flatnonzero(ways.known)
+        self._requested: dict[int, list[int]] = {}  # times of the requests that were made again, by queue pair
         self._posts = posts[np.argsort(asked.posted_ps[posts], kind="stable")]
         self._next_post = 0
         self._repeats()
@@ -103,6 +105,8 @@ class _Ledger:
         host = np.flatnonzero(rows.host)
         if not len(host):
             return
+        for row in np.flatnonzero(rows.again & rows.host).tolist():
+            self._requested.setdefault(int(rows.qp[row]), []).append(int(rows.time_ps[row]))
         order = host[np.argsort(rows.port[host], kind="stable")]
         port, time_ps, wire = rows.port[order], rows.time_ps[order], rows.wire_ps[order]
         qp, data = rows.qp[order], rows.data[order]
@@ -245,7 +249,9 @@ class _Ledger:
         useful = ~opening & ~last_wasted
         _add(spent["serialisation"], slot, useful, last_end - last_time)
         request = opening & self._reads[asked.qp[slot]]
-        _add(spent["request"], slot, request, time_ps - since)
+        repeated = self._asked_again(asked.qp[slot], request, since, time_ps)
+        _add(spent["retransmission"], slot, request, repeated)
+        _add(spent["request"], slot, request, time_ps - since - repeated)
         plain = ~request & ~repeat
         key = port * self._plan.class_count + self._class[asked.qp[slot]]
         paused = self._paused.before(key, time_ps) - self._paused.before(key, since)
@@ -257,6 +263,18 @@ class _Ledger:
         lost = again & ~last_again & ~opening
         _add(spent["pacing"], slot, plain & ~lost, idle)
         _add(spent["retransmission"], slot, plain & lost, idle)
+
+    def _asked_again(self, qp: Int64s, request: NDArray[np.bool_], since: Int64s, until: Int64s) -> Int64s:
+        """(n,) time from which a READ waited for its first packet to the last request that was made again meanwhile."""
+        found = np.zeros(len(qp), dtype=np.int64)
+        if not self._requested:
+            return found
+        for row in np.flatnonzero(request).tolist():
+            times = self._requested.get(int(qp[row]))
+            place = bisect_left(times, int(until[row])) if times else 0
+            if times and place:
+                found[row] = max(0, times[place - 1] - int(since[row]))
+        return found
 
 
 def _found(values: Int64s, known: Int64s) -> tuple[NDArray[np.bool_], Int64s]:

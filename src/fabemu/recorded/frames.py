@@ -16,10 +16,10 @@ from fabemu.plan import Plan
 from fabemu.recorded.transport import Messages, PacketNumbers
 from fabemu.trace import NONE, PACKET_KINDS, read_batches
 
-COLUMNS = ("time_ps", "port", "kind", "qp", "psn", "frame_bytes", "last")
+COLUMNS = ("time_ps", "port", "kind", "qp", "psn", "frame_bytes", "last", "echo")
 """Columns of the packets table that are read."""
 
-_DATA, _CNP = PACKET_KINDS.index("data"), PACKET_KINDS.index("cnp")
+_DATA, _CNP, _READ = (PACKET_KINDS.index(kind) for kind in ("data", "cnp", "read"))
 
 Int64s = NDArray[np.int64]
 
@@ -67,6 +67,8 @@ class Frames:
         int64, of data: number of the packet, counted over all queue pairs; else -1.
     last
         bool, of data: last packet of its message.
+    again
+        bool, whether it is a READ request for what was asked for before.
     """
 
     time_ps: Int64s
@@ -77,6 +79,7 @@ class Frames:
     qp: Int64s
     packet: Int64s
     last: NDArray[np.bool_]
+    again: NDArray[np.bool_]
 
 
 def frames(path: Path, plan: Plan, messages: Messages, wire: Wire) -> Iterator[Frames]:
@@ -123,6 +126,7 @@ def frames_of(
         qp=qp,
         packet=packet,
         last=last & data,
+        again=rows["echo"].astype(np.bool_) & (kind == _READ),  # one flag of the wire for both
     )
 
 

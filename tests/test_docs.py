@@ -21,7 +21,7 @@ SCENARIOS = sorted((ROOT / "scenarios").rglob("*.toml"))
 INCIDENTS = ROOT / "scenarios" / "incidents"  # what goes wrong in them is tested in scenarios/test_incidents.py
 FIRST = "websearch-leaf-spine"
 LARGE = "scale-100k"  # runs small in bench/test_scale.py
-OWN_TESTS = {"DATAFRAMES"}  # pages whose code is tested in a file of its own
+OWN_TESTS = {"DATAFRAMES", "COMPARE", "STALL"}  # pages whose blocks are tested in files of their own
 LANGUAGES = {"sh", "python", "toml", "text", "json", "csv"}
 
 first_run = runpy.run_path(str(ROOT / "docs" / "first_run.py"))
@@ -148,6 +148,7 @@ def shell_lines() -> list[str]:
     lines = [
         line.strip()
         for page in PAGES
+        if page.stem not in OWN_TESTS
         for block in code_blocks(page.read_text(encoding="utf-8"), "sh")
         for line in block.splitlines()
     ]

@@ -94,6 +94,23 @@ def test_ecn_above_pfc_never_marks():
     assert (total(below, "marks"), total(below, "xoffs")) == (2826, 136)
 
 
+def test_a_job_two_switches_away_slows_a_training_step():
+    def steps(*overrides):
+        run = incident("slow-step", *overrides)
+        return run, [round(value / US, 1) for value in run.table("steps").column("step_ps").to_pylist()]
+
+    run, slow = steps()
+    assert slow == [548.6, 869.5, 547.6, 825.6, 548.7, 547.7]
+    train = {"h0", "h1", "h4", "h5"}
+    for row in run.flows.to_pylist():
+        assert ({row["src"], row["dst"]} <= train) == (row["job"] == "train")
+    first = [row for row in run.pauses.to_pylist() if row["parent_port"] is None]
+    assert Counter(row["egress_port"] for row in first).most_common(1)[0][0] == "leaf3->h12"
+    assert max(steps("workload.1.destinations=h12:h15")[1]) == 650.9
+    assert max(steps("nic.cc.kind=dcqcn")[1]) == 550.1
+    assert lossless_drops(run) == 0
+
+
 # Wrong parameters.
 
 

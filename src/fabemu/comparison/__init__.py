@@ -71,8 +71,8 @@ def _notes(groups: tuple[Group, ...], plans: Sequence[Design], can_test: bool) -
         yield "whether changes are more than chance needs SciPy: pip install 'fabemu[analysis]'"
     elif tested:
         yield (
-            "p is of each figure by itself (* below 0.05): of twenty figures that nothing changed, one is below 0.05 "
-            "by chance; the interval is of the mean change, by Student's t"
+            "* p below 0.05; ? may be chance; p is of each figure by itself: of twenty figures that nothing changed, "
+            "one is below 0.05 by chance; the interval is of the mean change, by Student's t"
         )
 
 

@@ -28,7 +28,7 @@ class Member:
     run
         The run itself.
     scenario
-        As resolved, without its seed and name; empty if the run does not know it.
+        As resolved, without its seed and name and what it records; empty if the run does not know it.
     inputs
         By name of each file that the scenario reads: SHA-256 of its content.
     partial
@@ -162,8 +162,11 @@ def _member(place: Path | Run) -> Member:
     source = Source.open(directory)
     run = place if isinstance(place, Run) else Run(directory)
     scenario = dict(_scenario(run))
-    scenario.pop("seed", None)
-    scenario.pop("name", None)
+    for key in ("seed", "name"):
+        scenario.pop(key, None)
+    if isinstance(scenario.get("trace"), dict):
+        # Which tables are written changes nothing; the interval changes peaks over intervals.
+        scenario["trace"] = {key: value for key, value in scenario["trace"].items() if key == "interval"}
     return Member(run, scenario, _inputs(directory / INPUTS), source.partial)
 
 

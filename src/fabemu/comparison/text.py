@@ -162,7 +162,10 @@ def _test_cells(unit: str, change: Change) -> list[str]:
 
 
 def _direction_text(change: Change) -> str:
-    return "-" if change.direction == "unknown" else change.direction
+    if change.direction == "unknown":
+        return "-"
+    may_be_chance = change.assessment.p is not None and not change.significant and change.direction != "same"
+    return f"{change.direction}?" if may_be_chance else change.direction
 
 
 def _wrapped(items: Sequence[str], width: int = 110) -> list[str]:

@@ -55,14 +55,17 @@ def command(
         if figure_name is not None:
             click.echo(_picture(opened, figure_name, output, force=force))
             return
+        from fabemu.export.output import refuse_existing
         from fabemu.page.answers import answer
 
-        said = answer(opened)
         path: Path | None = None
         if not text_only:
+            path = output if output is not None else _default(run, ".html")
+            refuse_existing(path, force=force, inside=run)  # before any work
+        said = answer(opened)
+        if path is not None:
             from fabemu.page import write_page
 
-            path = output if output is not None else _default(run, ".html")
             write_page(opened, path, said, force=force)
     if as_json:
         found = {**said.to_dict(), **({} if path is None else {"page": str(path)})}

@@ -6,6 +6,7 @@ Each takes a `fabemu.result.Run`. What was left out or joined so that a figure s
 
 from __future__ import annotations
 
+from fabemu.figures.budgets import budgets
 from fabemu.figures.canvas import notes_of
 from fabemu.figures.catalogue import FIGURES, figure
 from fabemu.figures.collectives import collectives
@@ -19,6 +20,7 @@ from fabemu.figures.training_steps import training_steps
 
 __all__ = [
     "FIGURES",
+    "budgets",
     "collectives",
     "completion_times",
     "fabric",

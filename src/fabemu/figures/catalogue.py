@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabemu.errors import InputError
+from fabemu.figures.budgets import budgets
 from fabemu.figures.collectives import collectives
 from fabemu.figures.completion_times import completion_times
 from fabemu.figures.fabric import fabric
@@ -43,6 +44,7 @@ FIGURES: dict[str, Entry] = {
     "timelines-paused": Entry(lambda run: timelines(run, rank="paused"), "the same of those paused longest"),
     "storm-tree": Entry(storm_tree, "the storm with most paused time as a tree"),
     "collectives": Entry(collectives, "collectives and training steps over time"),
+    "budgets": Entry(budgets, "where the time of the slowest messages went"),
     "training-steps": Entry(training_steps, "what ranks spent training steps on"),
 }
 """Names of all figures."""

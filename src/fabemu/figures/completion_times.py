@@ -13,7 +13,7 @@ from fabemu.analysis import fct
 from fabemu.errors import InputError
 from fabemu.figures.canvas import LEGEND_BELOW, blank, literal, nothing, short
 from fabemu.figures.palette import INK, MUTED, SERIES
-from fabemu.figures.scale import decades, time_ticks
+from fabemu.figures.scale import ratio_ticks, time_ticks
 from fabemu.report import time_text
 from fabemu.result import Run
 from fabemu.trace import dictionary_column, integer_column, read_table, table_path
@@ -143,10 +143,10 @@ def completion_times(run: Run, *, measure: str = "fct_ps", by: str = "size", tai
         places, texts = time_ticks(lowest, highest)
         figure.update_xaxes(type="log", tickvals=places, ticktext=texts, title_text="completion time")
     else:
-        places = decades(lowest, max(highest, lowest * 1.01))
-        figure.update_xaxes(
-            type="log", dtick="D2" if len(places) < 3 else 1, title_text="slowdown (completion time / empty network)"
-        )
+        places = ratio_ticks(lowest, highest)
+        texts = [f"{place:g}" for place in places]
+        title = "slowdown (completion time / that on an empty network)"
+        figure.update_xaxes(type="log", tickvals=places, ticktext=texts, title_text=title)
     if tail:
         figure.update_yaxes(type="log", title_text="share of messages that took longer", tickformat=".4~%", dtick=1)
     else:

@@ -46,3 +46,11 @@ def time_ticks(lowest_ps: float, highest_ps: float) -> tuple[list[float], list[s
         unit = next(unit for unit in _TIMES if place >= unit.divisor)
         texts.append(f"{place / unit.divisor:g} {unit.name}")
     return places, texts
+
+
+def ratio_ticks(lowest: float, highest: float) -> list[float]:
+    """Places of the ticks of a log axis of ratios: 1, 2, 5, 10, 20, ...; only powers of ten over many decades."""
+    powers = decades(lowest, max(highest, lowest * 1.01))
+    if len(powers) > 5:
+        return powers
+    return [lead * power for power in powers for lead in (1, 2, 5)]

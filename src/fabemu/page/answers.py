@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabemu.analysis.fct import Distribution
+from fabemu.analysis.health import Health, examine
 from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.steps import TrainingSteps
+from fabemu.analysis.storms import Storm, storms
+from fabemu.errors import InputError
 from fabemu.recorded.source import Source
 from fabemu.report import Summary, count_text, deadlock_text, severity_counts, summarise, time_text
 from fabemu.result import Run
@@ -49,12 +52,18 @@ class Answer:
         What `fabemu run` prints, as values.
     partial
         Why the run is not whole; None if it is.
+    storms
+        Those of `fabemu.analysis.storms`, all of them; None without a pauses table.
+    health
+        What `fabemu.analysis.health` found; None where nothing could be looked at.
     sentences
         What can be said.
     """
 
     summary: Summary
     partial: str | None
+    storms: list[Storm] | None
+    health: Health | None
     sentences: tuple[Sentence, ...]
 
     def __str__(self) -> str:
@@ -80,9 +89,28 @@ def answer(run: Run) -> Answer:
     """Say what a run came to, as far as its tables are there."""
     summary = summarise(run)
     partial = Source(run.directory, run.info).partial
-    sentences = [*_status(summary, partial), *_tail(summary), *_pauses(summary), *_drops(summary)]
+    raged, health = _storms(run), _health(run)
+    incidents = list(_incidents(health))
+    sentences = [*_status(summary, partial), *_tail(summary), *_pauses(summary)]
+    if raged and not any(raged[0].sentence() in sentence.text for sentence in incidents):
+        sentences.append(_worst_storm(raged))
+    sentences += [*_drops(summary), *incidents]
     sentences += [*_jobs(summary.jobs), *_steps(summary.steps), *_checks(summary), *_missing(run)]
-    return Answer(summary, partial, tuple(sentences))
+    return Answer(summary, partial, raged, health, tuple(sentences))
+
+
+def _storms(run: Run) -> list[Storm] | None:
+    try:
+        return storms(run, limit=None)
+    except InputError:
+        return None
+
+
+def _health(run: Run) -> Health | None:
+    try:
+        return examine(run)
+    except InputError:
+        return None
 
 
 def _status(summary: Summary, partial: str | None) -> Iterable[Sentence]:
@@ -137,9 +165,10 @@ def _tail(summary: Summary) -> Iterable[Sentence]:
     text = f"{text[0].upper()}{text[1:]}"
     slower = [ratios[key] for key in ("p50", *known)]
     if all(math.isfinite(value) for value in slower):
-        figures = [f"{value:.2f}" for value in slower]
-        listed = f"{', '.join(figures[:-1])} and {figures[-1]}" if len(figures) > 1 else figures[0]
-        text += f"; on an empty network it would have been {listed} times faster"
+        where = {"p99": "at the 99th percentile", "max": "at most"}
+        listed = [f"{slower[0]:.2f} at the median"]
+        listed += [f"{value:.2f} {where[key]}" for key, value in zip(known, slower[1:], strict=True)]
+        text += f"; slowdown against an empty network {', '.join(listed)}"
     yield Sentence("tail", f"{text}.")
     if everything.unfinished:
         yield Sentence("tail", f"{everything.unfinished:,} of {everything.count:,} did not finish.", alarm=True)
@@ -167,6 +196,29 @@ def _pauses(summary: Summary) -> Iterable[Sentence]:
         f"Links were paused {count_text(total.count)} times, {time_text(total.paused_ps)} in all, "
         f"{time_text(total.longest_ps)} the longest.",
     )
+
+
+def _worst_storm(raged: Sequence[Storm]) -> Sentence:
+    text = raged[0].sentence()
+    if len(raged) == 1:
+        return Sentence("pauses", f"{text[0].upper()}{text[1:]}.")
+    return Sentence("pauses", f"Of {len(raged):,} storms the one with most paused time: {text}.")
+
+
+def _incidents(health: Health | None) -> Iterable[Sentence]:
+    if health is None:
+        return
+    if not health.incidents:
+        yield Sentence("health", "No health check found anything.")
+        return
+    for incident in health.incidents[:NAMED]:
+        text = f"{incident.severity}: {incident.root.sentence}"
+        others = len(incident.others)
+        if others:
+            text += f" ({others:,} more alert{'s' if others > 1 else ''} with it)"
+        yield Sentence("health", f"{text[0].upper()}{text[1:]}.", alarm=incident.severity == "critical")
+    if len(health.incidents) > NAMED:
+        yield Sentence("health", f"There are {len(health.incidents) - NAMED:,} more incidents.")
 
 
 def _drops(summary: Summary) -> Iterable[Sentence]:

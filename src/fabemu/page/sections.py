@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fabemu.analysis.storms import Storm, storms
+from fabemu.analysis.alarms import ALARMS
+from fabemu.analysis.storms import Storm
 from fabemu.analysis.tails import tails
 from fabemu.errors import InputError
+from fabemu.figures.budgets import budgets
 from fabemu.figures.collectives import collectives as collectives_figure
 from fabemu.figures.completion_times import GROUPINGS, completion_times
 from fabemu.figures.fabric import base_figure, fabric_view, notes
@@ -45,7 +47,7 @@ def sections(run: Run, said: Answer) -> list[Section]:
         ("fabric", "Fabric", lambda: _fabric(run)),
         ("times", "Completion times", lambda: _times(run)),
         ("timelines", "Queues and rates", lambda: _timelines(run)),
-        ("storms", "Storms of pauses", lambda: _storms(run)),
+        ("storms", "Storms of pauses", lambda: _storms(said)),
         ("collectives", "Collectives and steps", lambda: _collectives(run, said)),
         ("messages", "Slowest messages", lambda: _messages(run)),
     ]
@@ -60,7 +62,14 @@ def sections(run: Run, said: Answer) -> list[Section]:
 
 def _checks(said: Answer) -> Section:
     info = said.summary.info
-    alarms = [
+    alarms = []
+    health = said.health
+    for incident in health.incidents if health is not None else ():
+        root = incident.root
+        details = [f"{alert.where}: {alert.sentence}." for alert in incident.others]
+        text = f"{root.sentence[0].upper()}{root.sentence[1:]}."
+        alarms.append(Alarm(incident.severity, f"{root.code} {ALARMS[root.code].title}: {root.where}", text, details))
+    alarms += [
         Alarm("error" if not check["held"] else "fine", check["name"].replace("_", " "), check["detail"])
         for check in info.get("invariants") or ()
         if not check["held"]
@@ -79,8 +88,14 @@ def _checks(said: Answer) -> Section:
     else:
         held = sum(check["held"] for check in invariants)
         lead = f"{held} of {len(invariants)} invariants of the engine held."
-    if not alarms:
-        lead += " Nothing was found in the scenario."
+    if health is None:
+        lead += " The health of the run could not be looked at."
+    elif not health.incidents:
+        lead += " No health check found anything."
+    else:
+        count = len(health.incidents)
+        lead += f" The health checks found {count:,} incident{'s' if count > 1 else ''}; alerts of one root are joined."
+    lead = " ".join([lead, *(f"{str(note).rstrip('.')}." for note in (health.notes if health is not None else ()))])
     return Section("checks", "Checks", lead, [AlarmBlock("What was found", alarms)] if alarms else [])
 
 
@@ -149,8 +164,10 @@ def _busy_classes(series: PortSeries) -> list[str]:
     return list(series.classes[:CLASSES_DRAWN]) if len(series.classes) > 1 else []
 
 
-def _storms(run: Run) -> Section:
-    found = storms(run, limit=None)
+def _storms(said: Answer) -> Section:
+    found = said.storms
+    if found is None:
+        raise InputError("the run has no pauses table")
     if not found:
         return Section("storms", "Storms of pauses", "No link was ever paused.")
     drawn = found[:STORMS_DRAWN]
@@ -193,7 +210,21 @@ def _collectives(run: Run, said: Answer) -> Section:
 
 
 def _messages(run: Run) -> Section:
-    return Section("messages", "Slowest messages", "", [tables.slowest_messages(run)])
+    blocks: list[Any] = []
+    lead = ""
+    if "packets" in run.tables:
+        try:
+            caption = "Where the time of the slowest messages went"
+            blocks.append(FigureBlock("budgets", caption, {"": budgets(run)}))
+        except InputError as error:
+            lead = f"Where their time went is not shown: {error}"
+    else:
+        lead = (
+            "Where their time went is not shown: it takes a packets table; `fabemu run` with --trace budget writes "
+            "what is needed of it."
+        )
+    blocks.append(tables.slowest_messages(run))
+    return Section("messages", "Slowest messages", lead, blocks)
 
 
 def figure_blocks(found: list[Section]) -> Iterator[FigureBlock | FabricBlock]:

@@ -265,7 +265,7 @@ def percentiles(groups: Iterable[dict[str, Any]]) -> TableBlock:
         rows.append([*cells, *(_limited(values.get(key), figure) for key in order)])
     columns: tuple[str, ...] = ("by", "group", "figure", "messages", "unfinished", *order)
     note = _left_out(len(rows), len(found), "groups", "that come first")
-    note = f"{note} In brackets: 95 % confidence limits, as far as there are enough messages.".strip()
+    note = f"{note} Below each: 95 % confidence limits, as far as there are enough messages.".strip()
     return TableBlock("percentiles", "Percentiles", columns, rows, frozenset(columns[3:]), note)
 
 
@@ -275,7 +275,7 @@ def _limited(item: dict[str, Any] | None, figure: str) -> Cell:
     write = time_text if figure == "fct_ps" else _ratio_text
     text = write(item["value"])
     if item["low"] is not None and item["high"] is not None:
-        text += f" [{write(item['low'])}, {write(item['high'])}]"
+        text += f"\n{write(item['low'])} – {write(item['high'])}"
     return Cell(text, item["value"])
 
 

@@ -4,7 +4,7 @@
   const root = document.documentElement;
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const config = { responsive: true, displaylogo: false, scrollZoom: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud"], showSendToCloud: false };
   const PRINT_WIDTH = 690; // CSS pixels of the text on A4 with its margins
   let printing = false;
 

@@ -136,3 +136,28 @@ def test_in_colour_on_a_terminal(folder):
     assert process.wait(timeout=60) == 4
     assert b"\x1b[1;31mlimits" in shown
     assert b"EXCEEDED" in shown
+
+
+def test_a_page_and_what_it_may_not_replace(folder):
+    pytest.importorskip("plotly", reason="pip install 'fabemu[report]'")
+    done = compare(folder, "before.run", "after.run", "--html", "page.html")
+    assert (done.returncode, done.stderr) == (0, "written: page.html\n")
+    assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    again = compare(folder, "before.run", "after.run", "--html", "page.html")
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+    assert compare(folder, "before.run", "after.run", "--html", "page.html", "--force").returncode == 0
+
+
+def test_a_picture(folder):
+    pytest.importorskip("kaleido", reason="pip install 'fabemu[report]'")
+    from fabemu.errors import InputError
+    from fabemu.figures.picture import _browser
+
+    try:
+        _browser()
+    except InputError as error:
+        pytest.skip(str(error))
+    done = compare(folder, "before.run", "after.run", "--png", "picture.png")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")

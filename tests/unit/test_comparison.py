@@ -661,3 +661,47 @@ def test_text(pair):
     assert "switch.ecn.kmin" in text
     assert fabemu.compare is compare
     assert isinstance(compare(pair), fabemu.Comparison)
+
+
+# Pictures.
+
+
+def test_distributions_are_drawn_over_each_other(tmp_path):
+    pytest.importorskip("plotly", reason="pip install 'fabemu[report]'")
+    from fabemu.figures import compared, notes_of
+
+    labels = ["odd <b>&", "other", "other", "other"]
+    first = make_run(tmp_path / "a", (1, 2, 3, 10), labels=labels)
+    comparison = compare([first, make_run(tmp_path / "b", (1, 2, 4, None), labels=labels, scenario=OTHER)])
+    figure = compared(comparison)
+    slow = {trace.name: trace for trace in figure.data if trace.xaxis == "x"}
+    assert list(slow) == ["A: made (4)", "B: made (4)"]
+    assert list(slow["A: made (4)"].x) == [1, 2, 3, 10]
+    assert list(slow["A: made (4)"].y) == [0.25, 0.5, 0.75, 1]
+    assert list(slow["B: made (4)"].y) == [0.25, 0.5, 0.75]
+    assert notes_of(figure) == ["Messages of B did not all finish: these curves end below 100 %."]
+    times = [trace for trace in figure.data if trace.xaxis == "x2"]
+    assert list(times[0].x) == [1000, 2000, 3000, 10000]
+    assert list(compared(comparison, "odd <b>&").data[0].x) == [1]
+    with pytest.raises(InputError, match="no setting has messages of a workload 'none'"):
+        compared(comparison, "none")
+    empty = compare([make_run(tmp_path / "c", tables=()), make_run(tmp_path / "d", (None,), scenario=OTHER)])
+    assert "no message finished" in notes_of(compared(empty))[0]
+
+
+def test_the_page_needs_nothing_else_and_escapes_names(tmp_path):
+    pytest.importorskip("plotly", reason="pip install 'fabemu[report]'")
+    from fabemu.comparison.page import document
+
+    name = "<script>alert(1)</script>&"
+    first = make_run(tmp_path / "a", (1, 2), labels=[name, "x"], scenario=changed(name=name))
+    other = changed(name=name, switch__ecn__kmin="<i>200KB")
+    found = compare([first, make_run(tmp_path / "b", (1, 4), labels=[name, "x"], scenario=other)])
+    page = document(found, found.judge(["slowdown.max 5%"]))
+    assert "alert(1)</script>" not in page
+    assert "&lt;i&gt;200KB" in page
+    assert '<td class="name worse">worse</td>' in page
+    assert '<h2 class="alarm">Limits</h2>' in page
+    assert page.count('id="distribution-') == 3
+    assert 'src="http' not in page
+    assert len(page) < 10_000_000

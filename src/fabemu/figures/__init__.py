@@ -10,6 +10,7 @@ from fabemu.figures.budgets import budgets
 from fabemu.figures.canvas import notes_of
 from fabemu.figures.catalogue import FIGURES, figure
 from fabemu.figures.collectives import collectives
+from fabemu.figures.compared import compared
 from fabemu.figures.completion_times import completion_times
 from fabemu.figures.fabric import fabric
 from fabemu.figures.palette import in_dark
@@ -22,6 +23,7 @@ __all__ = [
     "FIGURES",
     "budgets",
     "collectives",
+    "compared",
     "completion_times",
     "fabric",
     "figure",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -38,9 +39,13 @@ def decades(lowest: float, highest: float) -> list[float]:
     return [10.0**power for power in range(first, last + 1)]
 
 
-def time_ticks(lowest_ps: float, highest_ps: float) -> tuple[list[float], list[str]]:
-    """Places (ps) and texts of the ticks of a log axis of times: "10 us", "100 us", "1 ms"."""
-    places = decades(max(lowest_ps, 1.0), max(highest_ps, 10.0))
+def time_ticks(lowest_ps: float, highest_ps: float, steps: Sequence[float] = (1.0,)) -> tuple[list[float], list[str]]:
+    """Places (ps) and texts of the ticks of a log axis of times: "10 us", "100 us", "1 ms".
+
+    `steps` are the places in each decade, such as 1, 2 and 5 for an axis of few decades.
+    """
+    decade = decades(max(lowest_ps, 1.0), max(highest_ps, 10.0))
+    places = [step * place for place in decade for step in steps]
     texts = []
     for place in places:
         unit = next(unit for unit in _TIMES if place >= unit.divisor)

@@ -152,6 +152,15 @@ def test_uplinks_that_share_flows_while_others_idle(run_of):
     ]
 
 
+def test_uneven_uplinks_of_many_switches_are_one_incident(run_of):
+    run = run_of("permutation/fat-tree-k4", "fabric.k=8", "workload.0.count=1")
+    found = [incident for incident in check(run) if "FH401" in codes(incident)]
+    (incident,) = found
+    effective = [alert.figures["effective"] for alert in incident.alerts]
+    assert len(effective) > 2 and effective == sorted(effective)
+    assert f"(and {len(effective) - 2} more alike)" in incident.sentence
+
+
 def test_a_long_tail():
     flows = [{"src": "h0", "dst": "h4", "size": "4KB", "start": f"{10 * turn}us"} for turn in range(30)]
     flows += [{"src": f"h{host}", "dst": "h5", "size": "200KB", "start": "100us"} for host in (1, 2, 3)]

@@ -5,7 +5,8 @@ the ports and workloads that they are about. Alerts of one root are one incident
 links that went down; storms of pauses, by root port and class, those with most paused time first. A storm that shares
 a port with the cycle of a deadlock belongs to it, and one whose root was itself paused by a larger storm belongs to
 that. Any other alert belongs to the first root that it shares a port with and that had begun before the alert was
-over; or else a workload, one that made a storm or was held up by it. What belongs to no root stands alone.
+over; or else a workload, one that made a storm or was held up by it. What belongs to no root stands alone;
+uneven uplinks of several switches are one incident then.
 """
 
 from __future__ import annotations
@@ -154,11 +155,15 @@ def _joined(found: list[_Found]) -> Iterator[Incident]:
 
 
 def _alone(found: list[_Found]) -> Iterator[Incident]:
-    """Alerts without a root: those that share a port with losses or errors belong to these."""
+    """Alerts without a root: those that share a port with losses or errors belong to these.
+
+    Uneven uplinks are of one traffic and one way of choosing, wherever they are: one incident, the worst switch first.
+    """
     groups: list[tuple[_Found, list[_Found]]] = []
     for item in sorted(found, key=lambda item: (item.alert.code not in _LOSSES, *_order(item))):
         for root, others in groups:
-            if root.alert.code in _LOSSES and root.ports & item.ports and item.alert.code not in _LOSSES:
+            caused = root.alert.code in _LOSSES and root.ports & item.ports and item.alert.code not in _LOSSES
+            if caused or root.alert.code == item.alert.code == "FH401":
                 others.append(item)
                 break
         else:
@@ -167,8 +172,9 @@ def _alone(found: list[_Found]) -> Iterator[Incident]:
         yield Incident(root.alert, tuple(item.alert for item in others))
 
 
-def _order(item: _Found) -> tuple[int, str, str]:
-    return SEVERITIES.index(item.alert.severity), item.alert.code, item.alert.where
+def _order(item: _Found) -> tuple[int, str, float, str]:
+    alert = item.alert
+    return SEVERITIES.index(alert.severity), alert.code, alert.figures.get("effective", 0.0), alert.where
 
 
 def _place(

@@ -32,7 +32,7 @@ WIDTHS = (0.8, 1.4, 2.1, 2.9, 3.8, 4.8)
 
 INTERVALS_SHOWN = 100
 _LABEL_PIXELS = 1080
-_CHARACTER_PIXELS = 6.4
+_CHARACTER_PIXELS = 6.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ def base_figure(view: FabricView) -> Figure:
     slim = 0.55 if count > 400 else 1.0
     line: dict[str, Any] = {"mode": "lines", "hoverinfo": "skip"}
     figure.add_trace(
-        Scatter(x=[], y=[], name="paused", line={"color": PAUSED, "width": 10 * slim}, opacity=0.38, **line)
+        Scatter(x=[], y=[], name="paused", line={"color": PAUSED, "width": 7.5 * slim}, opacity=0.42, **line)
     )
     for level, colour in enumerate((IDLE, *USE)):
         figure.add_trace(
@@ -255,7 +255,7 @@ def _add_nodes(figure: Figure, view: FabricView) -> None:
         mine = np.flatnonzero(fabric.ranks == rank)
         names = [fabric.names[node] for node in mine.tolist()]
         if not view.placement.ring:
-            needed = sum(len(name) * _CHARACTER_PIXELS + 14 for name in names)
+            needed = sum(len(name) * _CHARACTER_PIXELS + 11 for name in names)
             if needed > _LABEL_PIXELS:
                 continue
         elif rank <= 0 or len(mine) > 40:

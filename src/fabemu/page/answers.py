@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fabemu.analysis.alarms import Incident
 from fabemu.analysis.fct import Distribution
 from fabemu.analysis.health import Health, examine
 from fabemu.analysis.jobs import JobOutcome
@@ -211,14 +212,24 @@ def _incidents(health: Health | None) -> Iterable[Sentence]:
     if not health.incidents:
         yield Sentence("health", "No health check found anything.")
         return
-    for incident in health.incidents[:NAMED]:
-        text = f"{incident.severity}: {incident.root.sentence}"
-        others = len(incident.others)
-        if others:
-            text += f" ({others:,} more alert{'s' if others > 1 else ''} with it)"
-        yield Sentence("health", f"{text[0].upper()}{text[1:]}.", alarm=incident.severity == "critical")
-    if len(health.incidents) > NAMED:
-        yield Sentence("health", f"There are {len(health.incidents) - NAMED:,} more incidents.")
+    alike: dict[str, list[Incident]] = {}
+    for incident in health.incidents:
+        alike.setdefault(incident.root.code, []).append(incident)
+    for code, found in list(alike.items())[:NAMED]:
+        first = found[0]
+        beside = []
+        if first.others:
+            beside.append(f"{len(first.others):,} more alert{'s' if len(first.others) > 1 else ''} with it")
+        if len(found) > 1:
+            beside.append(f"{len(found) - 1:,} more of {code}")
+        severity = f"{first.severity[0].upper()}{first.severity[1:]}"
+        text = f"{severity}: {first.root.sentence}" + (f" ({', '.join(beside)})" if beside else "")
+        yield Sentence("health", f"{text}.", alarm=first.severity == "critical")
+    rest = sum(len(found) for found in list(alike.values())[NAMED:])
+    if rest:
+        yield Sentence(
+            "health", f"There {'is' if rest == 1 else 'are'} {rest:,} more incident{'' if rest == 1 else 's'}."
+        )
 
 
 def _drops(summary: Summary) -> Iterable[Sentence]:

@@ -121,8 +121,8 @@ def tiles(said: Answer) -> list[tuple[str, str, bool]]:
         found.append(("simulated", time_text(info["simulated_ps"]), False))
     if summary.sizes and summary.sizes[0].count:
         everything = summary.sizes[0]
-        found.append(("completion time p50", time_text(everything.fct_ps["p50"]), False))
-        found.append(("completion time p99", time_text(everything.fct_ps["p99"]), False))
+        found.append(("completion p50", time_text(everything.fct_ps["p50"]), False))
+        found.append(("completion p99", time_text(everything.fct_ps["p99"]), False))
         slow = everything.slowdown["p99"]
         found.append(("slowdown p99", "–" if slow != slow else f"{slow:.2f}", False))
     if summary.pauses is not None:

@@ -28,6 +28,9 @@ from fabemu.result import Run
 from fabemu.trace import dictionary_column, integer_column
 
 STORMS_DRAWN = 8
+INCIDENTS_SHOWN = 12
+"""Most incidents of the health checks; they come by severity."""
+
 CLASSES_DRAWN = 4
 """Most classes that timelines can be chosen for; those of highest priority."""
 
@@ -64,7 +67,7 @@ def _checks(said: Answer) -> Section:
     info = said.summary.info
     alarms = []
     health = said.health
-    for incident in health.incidents if health is not None else ():
+    for incident in health.incidents[:INCIDENTS_SHOWN] if health is not None else ():
         root = incident.root
         details = [f"{alert.where}: {alert.sentence}." for alert in incident.others]
         text = f"{root.sentence[0].upper()}{root.sentence[1:]}."
@@ -95,6 +98,8 @@ def _checks(said: Answer) -> Section:
     else:
         count = len(health.incidents)
         lead += f" The health checks found {count:,} incident{'s' if count > 1 else ''}; alerts of one root are joined."
+        if count > INCIDENTS_SHOWN:
+            lead += f" The {INCIDENTS_SHOWN} most severe are shown; `fabemu health` lists all."
     lead = " ".join([lead, *(f"{str(note).rstrip('.')}." for note in (health.notes if health is not None else ()))])
     return Section("checks", "Checks", lead, [AlarmBlock("What was found", alarms)] if alarms else [])
 

@@ -32,6 +32,7 @@ WIDTHS = (0.8, 1.4, 2.1, 2.9, 3.8, 4.8)
 
 INTERVALS_SHOWN = 100
 _LABEL_PIXELS = 1080
+_ROOMY_PIXELS = 860  # beyond it labels of a rank are smaller
 _CHARACTER_PIXELS = 6.0
 
 
@@ -258,8 +259,11 @@ def _add_nodes(figure: Figure, view: FabricView) -> None:
             needed = sum(len(name) * _CHARACTER_PIXELS + 11 for name in names)
             if needed > _LABEL_PIXELS:
                 continue
+            tight = needed > _ROOMY_PIXELS
         elif rank <= 0 or len(mine) > 40:
             continue
+        else:
+            tight = False
         for node, name in zip(mine.tolist(), names, strict=True):
             below = rank <= 0 and not view.placement.ring
             figure.add_annotation(
@@ -268,11 +272,11 @@ def _add_nodes(figure: Figure, view: FabricView) -> None:
                 text=literal(name),
                 showarrow=False,
                 yshift=-15 if below else 0,
-                font={"size": 11, "color": MUTED if below else INK},
+                font={"size": 9 if tight else 11, "color": MUTED if below else INK},
                 bgcolor="rgba(0,0,0,0)" if below else GROUND,
                 bordercolor="rgba(0,0,0,0)" if below else OUTLINE,
                 borderwidth=0 if below else 1,
-                borderpad=1 if below else 4,
+                borderpad=1 if below else 2 if tight else 4,
             )
 
 

@@ -63,7 +63,13 @@ def training_steps(run: Run) -> Figure:
                 marker={"color": UNKNOWN if part == "compute" else SERIES[index - 1], "line": {"width": 0}},
             )
         )
-    figure.update_layout(barmode="stack", bargap=0.3, hovermode="closest", legend={**LEGEND_BELOW, "y": -0.35})
+    figure.update_layout(
+        barmode="stack",
+        bargap=0.3,
+        hovermode="closest",
+        legend={**LEGEND_BELOW, "y": 1.0, "yanchor": "bottom"},
+        margin={"l": 56, "r": 18, "t": 44, "b": 44},
+    )
     figure.update_yaxes(tickvals=list(range(len(ended))), ticktext=names, autorange="reversed", showgrid=False)
     figure.update_xaxes(title_text=f"time ({unit.name}), mean over the ranks")
     return figure

@@ -99,7 +99,7 @@ def _checks(said: Answer) -> Section:
         count = len(health.incidents)
         lead += f" The health checks found {count:,} incident{'s' if count > 1 else ''}; alerts of one root are joined."
         if count > INCIDENTS_SHOWN:
-            lead += f" The {INCIDENTS_SHOWN} most severe are shown; `fabemu health` lists all."
+            lead += f" The {INCIDENTS_SHOWN} most severe are shown; fabemu health lists all."
     lead = " ".join([lead, *(f"{str(note).rstrip('.')}." for note in (health.notes if health is not None else ()))])
     return Section("checks", "Checks", lead, [AlarmBlock("What was found", alarms)] if alarms else [])
 

@@ -47,7 +47,7 @@ def graph_of(loaded):
     return collective_graph(loaded.workload[0], context)
 
 
-@pytest.mark.parametrize("ranks", range(1, 18))
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8, 11, 16, 17])
 @pytest.mark.parametrize(("operation", "algorithm"), KINDS)
 def test_collectives_are_counted_exactly(operation, algorithm, ranks):
     """Every operation and algorithm, its data in channels, chunks and parts of elements, with sums that take time."""
@@ -83,7 +83,7 @@ def test_collectives_are_counted_exactly(operation, algorithm, ranks):
 def test_hierarchical_ones_are_counted_at_least(operation, size, chunk):
     if size > 10**6 and (chunk != "0B" or operation.startswith("moe-")):
         size = 20_000
-    for algorithm, job in itertools.product(("auto", "hierarchical"), (None, 4, 8, 12, 16)):
+    for algorithm, job in itertools.product(("auto", "hierarchical"), (None, 4, 12)):
         changes = {"job": [{"name": "a", "ranks": job}]} if job else {}
         table = collective(operation, algorithm, size, channels=2, chunk=chunk, **({"job": "a"} if job else {}))
         loaded = scenario(table, fabric=RAIL, **changes)

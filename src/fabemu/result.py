@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabemu.errors import InputError
-from fabemu.run_directory import read_info
+from fabemu.run_directory import check_schema_version, read_info
 from fabemu.trace import TABLES, Batches, read_batches, read_table, table_path, tables_in
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ class Run:
         Raises
         ------
         InputError
-            If it is no run directory.
+            If it is no run directory, or one of a newer fabemu.
         """
         self.directory = directory
         self.info: dict[str, Any] = read_info(directory)
+        check_schema_version(directory, self.info)
         self._keep_alive = keep_alive
         self._tables: dict[str, pa.Table] = {}
 
@@ -133,6 +134,6 @@ def load(directory: str | Path) -> Run:
     Raises
     ------
     InputError
-        If it is no run directory.
+        If it is no run directory, or one of a newer fabemu.
     """
     return Run(Path(directory))

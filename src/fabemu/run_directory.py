@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fabemu.errors import InputError, MachineError, OutputError
-from fabemu.trace import TABLES, table_path
+from fabemu.trace import SCHEMA_VERSION, TABLES, table_path
 
 FORMAT_VERSION = 1
 """Version of run.json; grows when a key changes its meaning or goes away."""
@@ -204,6 +204,23 @@ def read_info(path: Path) -> dict[str, Any]:
             "use a newer fabemu"
         )
     return info
+
+
+def check_schema_version(path: Path, info: Mapping[str, Any]) -> None:
+    """Refuse tables that this version does not read.
+
+    Raises
+    ------
+    InputError
+        The run is of a newer fabemu.
+    """
+    trace = info.get("trace")
+    found = trace.get("schema_version") if isinstance(trace, dict) else None
+    if isinstance(found, int) and found > SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: its tables have schema version {found}, this fabemu reads up to {SCHEMA_VERSION}; "
+            f"it was written by fabemu {info.get('version')}: read it with that version"
+        )
 
 
 def _clear(path: Path, *, force: bool, keep: Iterable[Path]) -> None:

@@ -666,7 +666,10 @@ def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.R
         else:
             source = pa.memory_map(str(path), "r") if mapped else pa.OSFile(str(path), "rb")
     except FileNotFoundError:
-        raise InputError(f"{path}: no such table; was it asked for in [trace] tables or --trace?") from None
+        reason = "was it asked for in [trace] tables or --trace?"
+        if path.stem in ("collectives", "jobs", "steps"):
+            reason = f"only a scenario that has {'training ' if path.stem == 'steps' else ''}{path.stem} writes it"
+        raise InputError(f"{path}: no such table; {reason}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     try:
@@ -675,6 +678,17 @@ def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.R
         return source, None
     _check_schema(path, reader.schema)
     return source, reader
+
+
+def unreadable(path: Path) -> str | None:
+    """Why a table that is there cannot be read at all, or None; one that was cut off between rows can."""
+    try:
+        source, reader = _open_file(path, mapped=False)
+        if reader is None:
+            _open_stream(path, source)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Batches:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -160,9 +161,26 @@ def test_an_interrupted_run_is_marked_partial_at_the_top(tmp_path):
     with fabemu.prepare(SCENARIO, tmp_path / "cut.run") as simulation:
         for _ in simulation.step("20us"):
             break
-    found = Page(document(fabemu.load(tmp_path / "cut.run"))).visible()
-    top = found[: found.index("Checks")] if "Checks" in found else found
-    assert "PARTIAL: the run is" in found.split("Completion times")[1] or "PARTIAL: the run is" in top
+    text = document(fabemu.load(tmp_path / "cut.run"))
+    # Before the first part that has figures of the run.
+    assert text.index("PARTIAL: the run is") < text.index('id="fabric"')
+
+
+def test_a_killed_run_without_a_row_has_a_page(tmp_path):
+    with fabemu.prepare(SCENARIO, tmp_path / "new.run"):
+        shutil.copytree(tmp_path / "new.run", tmp_path / "killed.run")
+    killed = fabemu.load(tmp_path / "killed.run")
+    assert killed.flows.num_rows == 0
+    found = Page(document(killed)).visible()
+    assert "PARTIAL: the run is still going on, or was killed" in found
+    assert "Healthy" not in found
+
+
+def test_a_table_that_cannot_be_read_is_named(tmp_path):
+    made = fabemu.run(SCENARIO, tmp_path / "cut.run")
+    path = made.directory / "flows.arrow"
+    path.write_bytes(path.read_bytes()[:100])
+    assert "flows.arrow: is cut off inside its header" in Page(document(fabemu.load(made.directory))).visible()
 
 
 def test_parts_whose_table_is_missing_say_why(tmp_path):

@@ -62,10 +62,13 @@ class Health:
         Most severe first, then in order of time.
     notes
         What could not be checked, and why.
+    unchecked
+        Codes of the alarms that could not be looked for.
     """
 
     incidents: tuple[Incident, ...]
     notes: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,23 +98,24 @@ def examine(run: Run, thresholds: Thresholds = DEFAULTS) -> Health:
     """
     looked = _Examination(run, thresholds)
     found: list[_Found] = []
-    for look in (
-        looked.deadlocks,
-        looked.links,
-        looked.storms,
-        looked.victims,
-        looked.unmarked,
-        looked.headroom,
-        looked.watchdog,
-        looked.marks,
-        looked.drops,
-        looked.uplinks,
-        looked.tails,
-        looked.errors,
-        looked.unfinished,
-    ):
-        found += looked.some(look)
-    return Health(tuple(_joined(found)), tuple(dict.fromkeys(looked.notes)))
+    checks: tuple[tuple[Callable[[], Iterable[_Found]], tuple[str, ...]], ...] = (
+        (looked.deadlocks, ("FH501",)),
+        (looked.links, ("FH504",)),
+        (looked.storms, ("FH101", "FH102", "FH103")),
+        (looked.victims, ("FH104",)),
+        (looked.unmarked, ("FH105",)),
+        (looked.headroom, ("FH106",)),
+        (looked.watchdog, ("FH107",)),
+        (looked.marks, ("FH201",)),
+        (looked.drops, ("FH301", "FH302", "FH303")),
+        (looked.uplinks, ("FH401",)),
+        (looked.tails, ("FH402",)),
+        (looked.errors, ("FH502",)),
+        (looked.unfinished, ("FH503",)),
+    )
+    for look, codes in checks:
+        found += looked.some(look, codes)
+    return Health(tuple(_joined(found)), tuple(dict.fromkeys(looked.notes)), tuple(sorted(looked.unchecked)))
 
 
 def _joined(found: list[_Found]) -> Iterator[Incident]:
@@ -200,15 +204,17 @@ class _Examination:
         self._run, self._thresholds = run, thresholds
         self._source = Source(run.directory, run.info)
         self.notes: list[str] = [self._source.partial] if self._source.partial else []
+        self.unchecked: list[str] = []
         self._ended_by = run.info.get("ended_by")
 
-    def some(self, look: Callable[[], Iterable[_Found]]) -> list[_Found]:
+    def some(self, look: Callable[[], Iterable[_Found]], codes: tuple[str, ...]) -> list[_Found]:
         """What one check finds; what it lacks is noted."""
         found: list[_Found] = []
         try:
             found += look()
         except InputError as error:
             self.notes.append(str(error))
+            self.unchecked += codes
         if len(found) > ALERTS_MAX:
             self.notes.append(f"{found[0].alert.code}: {len(found) - ALERTS_MAX} more alerts are left out")
         return sorted(found, key=lambda item: -item.weight)[:ALERTS_MAX]
@@ -410,6 +416,8 @@ class _Examination:
         found = buffers(self._run).headroom
         if found is None:
             return
+        if found.num_rows and found.column("used_bytes").null_count == found.num_rows:
+            self._source.table("ports")
         groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for row in found.to_pylist():
             if row["used_bytes"] and row["used_bytes"] >= self._thresholds.headroom_share * row["configured_bytes"]:

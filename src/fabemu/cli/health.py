@@ -13,7 +13,8 @@ import click
 from fabemu.cli import EXIT_FINE, EXIT_WORSE
 
 if TYPE_CHECKING:
-    from fabemu.analysis.alarms import Alert, Incident, Thresholds
+    from fabemu.analysis.alarms import Alert, Thresholds
+    from fabemu.analysis.health import Health
     from fabemu.layout import Section
 
 _SHOWN = 12
@@ -44,6 +45,7 @@ def command(run: Path, settings: tuple[str, ...], fail_on: str | None, as_json: 
     """
     from fabemu.analysis.alarms import SEVERITIES
     from fabemu.analysis.health import examine
+    from fabemu.errors import InputError
     from fabemu.result import load
 
     thresholds = _thresholds(settings)
@@ -52,13 +54,14 @@ def command(run: Path, settings: tuple[str, ...], fail_on: str | None, as_json: 
         document = {
             "incidents": [incident.to_dict() for incident in found.incidents],
             "notes": list(found.notes),
+            "unchecked": list(found.unchecked),
             "thresholds": asdict(thresholds),
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         from fabemu.layout import show
 
-        show(_sections(found.incidents), sys.stdout)
+        show(_sections(found), sys.stdout)
         for note in found.notes:
             click.echo(f"note: {note}", err=True)
     if fail_on is None:
@@ -67,7 +70,13 @@ def command(run: Path, settings: tuple[str, ...], fail_on: str | None, as_json: 
     bad = [item for item in found.incidents if SEVERITIES.index(item.severity) <= worst]
     if bad:
         click.echo(f"error: incidents that are {fail_on} or worse: {len(bad)}", err=True)
-    return EXIT_WORSE if bad else EXIT_FINE
+        return EXIT_WORSE
+    if found.unchecked:
+        raise InputError(
+            f"{run}: --fail-on {fail_on} cannot be judged: {', '.join(found.unchecked)} could not be looked for; "
+            "the notes say what is missing"
+        )
+    return EXIT_FINE
 
 
 def _thresholds(settings: tuple[str, ...]) -> Thresholds:
@@ -96,11 +105,13 @@ def _thresholds(settings: tuple[str, ...]) -> Thresholds:
     return found
 
 
-def _sections(incidents: tuple[Incident, ...]) -> list[Section]:
+def _sections(found: Health) -> list[Section]:
     from fabemu.layout import Section
 
+    incidents, unchecked = found.incidents, ", ".join(found.unchecked)
     if not incidents:
-        return [Section("Healthy: nothing to report")]
+        nothing = "Healthy: nothing to report"
+        return [Section(f"Nothing found, but not all could be looked at: not {unchecked}" if unchecked else nothing)]
     severities = [incident.severity for incident in incidents]
     counts = ", ".join(f"{severities.count(name)} {name}" for name in dict.fromkeys(severities))
     sections = [Section(f"{len(incidents)} incident{'s' if len(incidents) > 1 else ''}: {counts}")]
@@ -111,6 +122,8 @@ def _sections(incidents: tuple[Incident, ...]) -> list[Section]:
             lines.append(f"... and {rest} more alert{'s' if rest > 1 else ''}; --json has them all")
         title = f"{number}. {incident.severity}: {_title(incident.root)}"
         sections.append(Section(title, lines=lines, alarm=incident.severity == "critical"))
+    if unchecked:
+        sections.append(Section(f"not looked for: {unchecked}"))
     return sections
 
 

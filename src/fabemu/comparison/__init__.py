@@ -77,7 +77,7 @@ def _notes(groups: tuple[Group, ...], plans: Sequence[Design], can_test: bool) -
 
 
 def _run_notes(groups: tuple[Group, ...]) -> Iterator[str]:
-    from fabemu.trace import TABLES, tables_in
+    from fabemu.trace import TABLES, table_path, tables_in, unreadable
 
     for group in groups:
         for member in group.members:
@@ -91,6 +91,9 @@ def _run_notes(groups: tuple[Group, ...]) -> Iterator[str]:
             missing = [name for name in TABLES if name in _HEADLINE_TABLES and name not in there]
             if missing:
                 yield f"{place}: has no table {', '.join(missing)}: figures from there are missing"
+            for name in there:
+                if name in _HEADLINE_TABLES and (reason := unreadable(table_path(member.run.directory, name))):
+                    yield f"{place}: {reason}: figures from there are missing"
             if not member.scenario:
                 yield f"{place}: does not say which scenario it ran"
 

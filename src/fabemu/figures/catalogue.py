@@ -71,6 +71,6 @@ def entry(name: str) -> Entry:
     """
     if name not in FIGURES:
         near = difflib.get_close_matches(name, FIGURES, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"no figure {name!r}; {hint}The figures are {', '.join(FIGURES)}")
+        hint = f"did you mean {near[0]!r}? The figures" if near else "the figures"
+        raise InputError(f"no figure {name!r}; {hint} are {', '.join(FIGURES)}")
     return FIGURES[name]

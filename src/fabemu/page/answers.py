@@ -18,7 +18,9 @@ from fabemu.recorded.source import Source
 from fabemu.report import Summary, count_text, deadlock_text, severity_counts, summarise, time_text
 from fabemu.result import Run
 from fabemu.run_directory import plain
-from fabemu.trace import DROP_CAUSES, PURPOSES
+from fabemu.trace import DROP_CAUSES, PURPOSES, table_path, unreadable
+
+_HEADLINE_TABLES = ("flows", "ports", "pauses")
 
 NAMED = 4
 """How many jobs and incidents are named one by one."""
@@ -210,7 +212,8 @@ def _incidents(health: Health | None) -> Iterable[Sentence]:
     if health is None:
         return
     if not health.incidents:
-        yield Sentence("health", "No health check found anything.")
+        unchecked = f"; {', '.join(health.unchecked)} could not be looked for" if health.unchecked else ""
+        yield Sentence("health", f"No health check found anything{unchecked}.")
         return
     alike: dict[str, list[Incident]] = {}
     for incident in health.incidents:
@@ -285,6 +288,9 @@ def _checks(summary: Summary) -> Iterable[Sentence]:
 
 def _missing(run: Run) -> Iterable[Sentence]:
     there = set(run.tables)
-    gone = [name for name in ("flows", "ports", "pauses") if name not in there]
+    gone = [name for name in _HEADLINE_TABLES if name not in there]
     if gone:
         yield Sentence("missing", f"Not recorded, so not looked at: {', '.join(gone)}.")
+    for name in _HEADLINE_TABLES:
+        if name in there and (reason := unreadable(table_path(run.directory, name))):
+            yield Sentence("missing", f"{reason}.", alarm=True)

@@ -94,7 +94,8 @@ def _checks(said: Answer) -> Section:
     if health is None:
         lead += " The health of the run could not be looked at."
     elif not health.incidents:
-        lead += " No health check found anything."
+        unchecked = f"; {', '.join(health.unchecked)} could not be looked for" if health.unchecked else ""
+        lead += f" No health check found anything{unchecked}."
     else:
         count = len(health.incidents)
         lead += f" The health checks found {count:,} incident{'s' if count > 1 else ''}; alerts of one root are joined."

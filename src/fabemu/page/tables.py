@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.storms import Storm
@@ -53,7 +54,7 @@ def slowest_messages(run: Run) -> TableBlock:
     key = np.where(integer_column(flows, "fct_ps") >= 0, np.nan_to_num(slowdown, nan=0.0), np.inf)
     order = np.lexsort((np.arange(len(key)), -key, ~posted))[:ROWS_SHOWN]
     rows = []
-    for item in flows.take(order.tolist()).to_pylist():
+    for item in flows.take(pa.array(order, pa.int64())).to_pylist():
         rows.append(
             [
                 _number(item["op"]),

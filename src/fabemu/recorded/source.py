@@ -9,9 +9,9 @@ from typing import Any
 
 from fabemu.compile import Compiled, compile_plan
 from fabemu.errors import FabemuError, InputError
-from fabemu.run_directory import SCENARIO_FILE, read_info
+from fabemu.run_directory import SCENARIO_FILE, check_schema_version, read_info
 from fabemu.scenario import Scenario, load_scenario
-from fabemu.trace import SCHEMA_VERSION, TABLES, table_path, tables_in
+from fabemu.trace import TABLES, table_path, tables_in
 from fabemu.version import version
 
 _WHOLE = ("finished", "deadlocked")
@@ -43,13 +43,7 @@ class Source:
             It is no run directory, or one of a newer fabemu.
         """
         info = read_info(directory)
-        trace = info.get("trace")
-        found = trace.get("schema_version") if isinstance(trace, dict) else None
-        if isinstance(found, int) and found > SCHEMA_VERSION:
-            raise InputError(
-                f"{directory}: its tables have schema version {found}, this fabemu reads up to {SCHEMA_VERSION}; "
-                f"it was written by fabemu {info.get('version')}: read it with that version"
-            )
+        check_schema_version(directory, info)
         return cls(directory, info)
 
     @property

@@ -20,6 +20,7 @@ from fabemu.figures.link_loads import link_loads
 from fabemu.figures.palette import DARK, LIGHT
 from fabemu.figures.port_series import port_series
 from fabemu.figures.storm_tree import laid_out
+from tests.unit.written_run import write_run
 
 FLOWS = {
     "name": "figures",
@@ -111,6 +112,23 @@ def test_series_of_joined_intervals(run):
             stopped = sum(row["paused_ps"] for row in mine)
             assert series.line("paused", port)[number] == pytest.approx(stopped / length)
     assert series.whole("paused").max() > 0
+
+
+def test_series_end_with_the_run(tmp_path):
+    def row(start_ps, share, paused_ps=0):
+        names = {"node": "a", "peer": "b", "port": "a->b", "class": "x"}
+        return {"start_ps": start_ps, "end_ps": start_ps + 100, "utilisation": share, "paused_ps": paused_ps, **names}
+
+    rows = [row(0, 0.5), row(100, 0.25, 90)]
+    series = port_series(write_run(tmp_path / "known", {"simulated_ps": 150}, ports=rows))
+    assert series.edges_ps.tolist() == [0, 100, 150]
+    assert series.line("use", 0).tolist() == [0.5, 0.5]
+    assert series.line("paused", 0).tolist() == [0, 1], "a pause that stays is counted to the end of the interval"
+    assert series.whole("use")[0] == 0.5
+    series = port_series(write_run(tmp_path / "unknown", ports=rows))
+    assert series.edges_ps.tolist() == [0, 100, 200] and series.whole("use")[0] == 0.375
+    series = port_series(write_run(tmp_path / "exact", {"simulated_ps": 200}, ports=[*rows, row(200, 0, 7)]))
+    assert series.edges_ps.tolist() == [0, 100, 200] and series.line("paused", 0).tolist() == [0, 0.9]
 
 
 def test_timelines_draw_the_ports_that_lead(run):

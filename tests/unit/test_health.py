@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import fabemu
 from fabemu.analysis.alarms import ALARMS, DEFAULTS, FAMILIES, SEVERITIES, Alert, Incident, Thresholds
+from fabemu.analysis.balance import balance
 from fabemu.analysis.health import check, examine
 from fabemu.analysis.storms import storms
 from fabemu.cli import command
@@ -76,6 +77,29 @@ def test_senders_that_heed_marks_are_not_blamed(run_of):
     # Told, but without anything that would slow them down.
     found = check(run_of("incast/victim", "nic.cc.kind=fixed", "nic.cc.rate=100Gbps"))
     assert "no congestion control" in one(found, "FH201", "overload").sentence
+
+
+def test_senders_that_do_not_heed_marks_are_found_beside_one_that_does(run_of):
+    fabric = {"kind": "dumbbell", "left": 3, "right": 1}
+    cc = {"kind": "none", "rate_min": "100Mbps", "rate_ai": "100Mbps", "rate_hai": "1Gbps"}
+    scenario = {
+        "fabric": fabric,
+        "switch": {"buffer": "8MiB", "ecn": {"kmin": "100KB", "kmax": "400KB"}},
+        "nic": {"cc": cc, "override": [{"name": "h0", "cc": {"kind": "dcqcn"}}]},
+        "workload": [{"kind": "incast", "label": "all", "receiver": "h3", "senders": "h0:h2", "size": "2MB"}],
+    }
+    run = run_of(scenario)
+    marks = {row["src"]: row["marks"] for row in run.flows.to_pylist()}
+    assert set(marks) == {"h0", "h1", "h2"} and all(marks.values())
+    unheeded = one(check(run), "FH201", "all")
+    assert unheeded.figures["marks"] == marks["h1"] + marks["h2"] >= DEFAULTS.marks
+    lost, total = marks["h1"] + marks["h2"], sum(marks.values())
+    why = "some of its senders have no congestion control"
+    assert unheeded.sentence == f"{lost:,} of {total:,} marks of all changed no rate: {why}"
+    # From the threshold on.
+    for limit, count in ((lost, 1), (lost + 1, 0)):
+        found = check(run, replace(DEFAULTS, marks=limit))
+        assert len([alert for item in found for alert in item.alerts if alert.code == "FH201"]) == count
 
 
 def test_pauses_without_marks(run_of):
@@ -145,11 +169,28 @@ def test_links_that_go_down_explain_the_frames_that_were_lost_there(run_of):
 def test_uplinks_that_share_flows_while_others_idle(run_of):
     run = run_of("balancing/elephants-ecmp", "workload.0.flow.0.size=2MB")
     uneven = one(check(run), "FH401")
-    assert uneven.where == "leaf0" and uneven.figures["effective"] < 0.5
+    assert uneven.where == "leaf0" and uneven.figures["effective"] < 0.5 and uneven.figures["jain"] < 0.6
     # Pauses keep uplinks from being used, however even their choice is.
     assert not [
         alert for item in check(run_of("incidents/pause-tree")) for alert in item.alerts if alert.code == "FH401"
     ]
+
+
+def test_even_uplinks_with_little_to_send_are_not_blamed(run_of):
+    run = run_of("websearch-leaf-spine", "until=300us", "switch.load_balancing=spray", "workload.0.load=0.4")
+    needed = [row for row in balance(run).uplinks.to_pylist() if row["needed_ps"] > 0]
+    assert len(needed) > 4
+    assert all(row["effective"] < 0.5 and row["jain"] > 0.95 for row in needed)
+    assert "FH401" not in {alert.code for item in check(run) for alert in item.alerts}
+    # The same load by hashes.
+    run = run_of("websearch-leaf-spine", "until=300us", "workload.0.load=0.4")
+    assert "FH401" in {alert.code for item in check(run) for alert in item.alerts}
+
+
+def test_uneven_uplinks_of_two_each(run_of):
+    found = check(run_of("permutation/fat-tree-k4"))
+    uneven = [alert for item in found for alert in item.alerts if alert.code == "FH401"]
+    assert uneven and all(alert.figures["ports"] == 2 and alert.figures["jain"] < 0.6 for alert in uneven)
 
 
 def test_uneven_uplinks_of_many_switches_are_one_incident(run_of):

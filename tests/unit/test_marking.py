@@ -91,16 +91,14 @@ def test_rates_against_a_slow_way(incast, result):
     hosts = {f"h{number}" for number in range(32)}
     first_ps = min(row["time_ps"] for row in incast.packets.to_pylist() if row["kind"] == "data")
     expected = slow_rates(incast, result.bin_ps, first_ps, hosts)
-    last = max(place for (_, place), (sent, _) in expected.items() if sent)
     found = {}
     for row in result.rates.to_pylist():
         place = (row["start_ps"] - first_ps) // result.bin_ps
         found[row["qp"], place] = [row["bytes"], row["cnps"]]
         assert row["rate_bps"] == pytest.approx(row["bytes"] * 8e12 / result.bin_ps)
         assert (row["receiver"], row["sender"]) == ("h0", f"h{8 + row['qp']}")
-    # What is sent after the last data is not kept.
-    assert found == {key: cell for key, cell in expected.items() if key[1] <= last}
-    assert sum(cell[1] for cell in found.values()) > 0
+    assert found == expected
+    assert sum(cell[1] for cell in found.values()) == incast.info["totals"]["cnps"] > 0
     payload = sum(row["bytes"] for row in incast.flows.to_pylist())
     assert payload < sum(cell[0] for cell in found.values()) < 1.05 * payload
 
@@ -121,6 +119,20 @@ def test_rates_by_hand(tmp_path):
         rates(run.packets, {"a"}.__contains__, bin_ps=0)
     nothing = rates(run.packets, set().__contains__)
     assert len(nothing.qp) == 0 and nothing.sent_bytes.size == 0
+
+
+def test_bins_reach_the_last_notification(tmp_path):
+    late = [
+        frame(399, 0, kind="cnp", node="b"),
+        frame(901, 1, kind="cnp", node="b"),
+        frame(990, 7, kind="cnp", node="b"),
+    ]
+    run = write_run(tmp_path, packets=[frame(100, 0), frame(150, 1, 10), *late])
+    found = rates(run.packets, {"a", "b"}.__contains__, bin_ps=100)
+    assert found.sent_bytes.tolist() == [[1000] + [0] * 8, [10] + [0] * 8]
+    assert found.cnps.tolist() == [[0, 0, 1] + [0] * 6, [0] * 8 + [1]], "a queue pair without data is none"
+    kept = rates(run.packets, {"a", "b"}.__contains__, bin_ps=100, queue_pairs=1)
+    assert kept.cnps.tolist() == [[0, 0, 1]], "of the queue pairs that are kept"
 
 
 def test_too_many_bins_say_how_long_they_must_be(tmp_path):

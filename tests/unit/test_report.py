@@ -230,6 +230,19 @@ def test_busiest_links_add_classes_before_the_peak(tmp_path):
     assert utilisation.busiest_links(table(tmp_path, "ports", [])) == []
 
 
+def test_a_run_may_end_before_its_last_interval(tmp_path):
+    def row(start_ps, share, port=0):
+        return {"start_ps": start_ps, "end_ps": start_ps + 100, "port": port, "utilisation": share}
+
+    several = table(tmp_path, "ports", [row(0, 0.5), row(100, 0.25)])
+    (link,) = utilisation.busiest_links(several, end_ps=125)
+    assert link.mean_utilisation == 75 / 125 and link.peak_utilisation == 0.5, "not 1: 25 ps of the second are full"
+    (link,) = utilisation.busiest_links(several)
+    assert link.mean_utilisation == 75 / 200, "its end is not known"
+    (link,) = utilisation.busiest_links(table(tmp_path, "ports", [row(0, 0.25)]), end_ps=25)
+    assert (link.mean_utilisation, link.peak_utilisation) == (1.0, 1.0)
+
+
 def summary():
     group = fct.Distribution("all", 3, 1, {"p50": 1.5e6, "max": math.inf}, {"p50": 1.25, "max": math.inf})
     info = {

@@ -49,6 +49,10 @@ class Thresholds:
     effective_share: float = field(
         default=0.5, metadata={"meaning": "FH401: use of the uplinks of a switch while they were needed, below it"}
     )
+    even_index: float = field(
+        default=0.8,
+        metadata={"meaning": "FH401: Jain index of the uplinks of a switch while they were needed, below it"},
+    )
     needed_share: float = field(
         default=0.05, metadata={"meaning": "FH401: share of the run for which they were needed, at least"}
     )
@@ -225,8 +229,8 @@ ALARMS: dict[str, Alarm] = {
             "FH201",
             "warning",
             "Marks changed no rate",
-            "`marks` packets or more of a workload arrived with a congestion mark, and its senders were not notified, "
-            "or have no congestion control that would react.",
+            "`marks` packets or more of a workload arrived with a congestion mark from hosts that were not notified "
+            "for any of its messages, or have no congestion control that would react.",
             "ECN works only if somebody slows down.",
             "",
             "RFC 3168; Zhu et al., SIGCOMM 2015.",
@@ -268,9 +272,11 @@ ALARMS: dict[str, Alarm] = {
             "Uplinks are loaded unevenly",
             "While one of the ports that a switch chooses among was full or had frames waiting, which was at least "
             "`needed_share` of the run, all of them together carried less than `effective_share` of what they could, "
-            "and the ports of the switch were not paused for more than `paused_share` of that time.",
+            "their Jain index (the mean over these intervals, weighted by what was sent; 1 if all carry the same) was "
+            "below `even_index`, and the ports of the switch were not paused for more than `paused_share` of that "
+            "time.",
             "Hashing puts flows on the same uplink while others idle.",
-            "use of all of them / their rate, in these intervals",
+            "use of all of them / their rate; (sum x)^2 / (n sum x^2), x the use of each of n; in these intervals",
             "Jain, Chiu and Hawe, 1984; Hopps, RFC 2992 (collisions of hashes).",
             "More queue pairs per message, weights, adaptive routing or spraying (`switch.load_balancing`).",
         ),

@@ -13,7 +13,7 @@ from fabemu.analysis.fabric import RunFabric, run_fabric
 from fabemu.analysis.intervals import ragged, united
 from fabemu.analysis.kernel import compiled
 from fabemu.analysis.paths import data_paths
-from fabemu.analysis.sampling import Samples, cells
+from fabemu.analysis.sampling import Samples, cells, lengths_ps
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.trace import NONE
@@ -48,7 +48,7 @@ TIERS = _schema(
 )
 INTERVALS = _schema(
     ("start_ps", _INTEGER, "Start of the interval"),
-    ("end_ps", _INTEGER, "Its end"),
+    ("end_ps", _INTEGER, "Its end, or that of the run"),
     ("tier", _TEXT, "As in `tiers`"),
     ("mean", _REAL, "Mean utilisation of a port"),
     ("max", _REAL, "Greatest utilisation of a port"),
@@ -61,6 +61,7 @@ UPLINKS = _schema(
     ("mean", _REAL, "Utilisation of all of them together over the run"),
     ("needed_ps", _INTEGER, "Length of the intervals in which one of them at least was full or had a queue"),
     ("effective", _REAL, "Utilisation of all of them together in these intervals; null if there are none"),
+    ("jain", _REAL, "Mean of the Jain index of them in these intervals, weighted by what was sent; null likewise"),
 )
 COLLISIONS = _schema(
     ("port", _TEXT, "Uplink"),
@@ -154,25 +155,32 @@ def _loads(run: Run, fabric: RunFabric, full: float) -> tuple[pa.Table, pa.Table
     ports, tiers, width = len(fabric.tier), len(fabric.tiers), max(len(fabric.tier), 1)
     busy_ps, carried = np.zeros(ports), np.zeros(ports, np.int64)
     nodes = len(fabric.nodes)
-    needed_ps, used_bits, could_bits = np.zeros(nodes, np.int64), np.zeros(nodes), np.zeros(nodes)
+    needed_ps, used_bits, could_bits, even_bits = np.zeros(nodes, np.int64), *(np.zeros(nodes) for _ in range(3))
     rate = fabric.rate_bps.astype(np.float64)
     in_bundle = fabric.bundle >= 0
     bundle_rate = np.bincount(fabric.bundle[in_bundle], rate[in_bundle], minlength=nodes)
+    bundle_ports = np.bincount(fabric.bundle[in_bundle], minlength=nodes)
+    simulated_ps = run.info.get("simulated_ps")
     frame_bytes = 0 if fabric.compiled is None else fabric.compiled.plan.mtu_bytes
     found: list[np.ndarray] = []
     weighted, weight = np.zeros(tiers), np.zeros(tiers)
     end = 0
-    columns = ("port", "bytes", "utilisation", "queue_mean_bytes")
+    columns = ("port", "bytes", "utilisation", "queue_mean_bytes", "queue_max_bytes")
     for piece in Samples(run.batches("ports", ("start_ps", "end_ps", *columns)), columns, fabric.ports):
         starts, interval = np.unique(piece["start_ps"], return_inverse=True)
         length = np.zeros(len(starts), np.int64)
-        length[interval] = piece["end_ps"] - piece["start_ps"]
+        lived_ps = lengths_ps(piece["start_ps"], piece["end_ps"], simulated_ps)
+        length[interval] = lived_ps
         end = max(end, int(piece["end_ps"].max()))
+        # What an interval holds is spread over its whole length in the table.
+        spread_ps = piece["end_ps"] - piece["start_ps"]
+        stretch = np.where(lived_ps > 0, spread_ps / np.maximum(lived_ps, 1), 0.0)
+        busy_ps += np.bincount(piece["port"], piece["utilisation"] * spread_ps, minlength=ports)
         # Classes of one port and interval are rows of their own.
         when, port, cell = cells(interval.reshape(-1), piece["port"], width)
-        load = np.bincount(cell, piece["utilisation"])
-        queue = np.bincount(cell, piece["queue_mean_bytes"])
-        busy_ps += np.bincount(port, load * length[when], minlength=ports)
+        load = np.bincount(cell, piece["utilisation"] * stretch)
+        # A queue that stays in a deadlock was counted to the end of the interval.
+        queue = np.bincount(cell, np.minimum(piece["queue_mean_bytes"] * stretch, piece["queue_max_bytes"]))
         np.add.at(carried, piece["port"], piece["bytes"])
         row, tier, place = cells(when, fabric.tier[port], max(tiers, 1))
         total, squares = np.bincount(place, load), np.bincount(place, load * load)
@@ -193,13 +201,19 @@ def _loads(run: Run, fabric: RunFabric, full: float) -> tuple[pa.Table, pa.Table
         needs = np.zeros(len(row), np.bool_)
         np.logical_or.at(needs, place, (load[chosen] >= full) | (queue[chosen] >= max(frame_bytes, 1)))
         bits = np.bincount(place, load[chosen] * rate[port[chosen]], minlength=len(row)) * length[row]
+        index = jain(
+            np.bincount(place, load[chosen], minlength=len(row)),
+            np.bincount(place, load[chosen] ** 2, minlength=len(row)),
+            bundle_ports[node],
+        )
+        even_bits += np.bincount(node[needs], np.nan_to_num(index * bits)[needs], minlength=nodes)
         np.add.at(needed_ps, node[needs], length[row][needs])
         used_bits += np.bincount(node[needs], bits[needs], minlength=nodes)
         could_bits += np.bincount(node[needs], (bundle_rate[node] * length[row])[needs], minlength=nodes)
-    span_ps = max(run.info.get("simulated_ps") or 0, end, 1)
+    span_ps = simulated_ps or max(end, 1)
     share = busy_ps / span_ps
     tables = _tier_rows(fabric, share, carried, weighted, weight), _interval_table(fabric, found)
-    return (*tables, _uplink_table(fabric, share, needed_ps, used_bits, could_bits))
+    return (*tables, _uplink_table(fabric, share, needed_ps, used_bits, could_bits, even_bits))
 
 
 def _tier_rows(
@@ -238,7 +252,12 @@ def _interval_table(fabric: RunFabric, found: list[np.ndarray]) -> pa.Table:
 
 
 def _uplink_table(
-    fabric: RunFabric, share: np.ndarray, needed_ps: np.ndarray, used_bits: np.ndarray, could_bits: np.ndarray
+    fabric: RunFabric,
+    share: np.ndarray,
+    needed_ps: np.ndarray,
+    used_bits: np.ndarray,
+    could_bits: np.ndarray,
+    even_bits: np.ndarray,
 ) -> pa.Table:
     rows = []
     for node in np.unique(fabric.bundle[fabric.bundle >= 0]).tolist():
@@ -252,6 +271,7 @@ def _uplink_table(
                 "mean": float((share[mine] * rate).sum() / rate.sum()),
                 "needed_ps": int(needed_ps[node]),
                 "effective": float(used_bits[node] / could_bits[node]) if needed_ps[node] else None,
+                "jain": float(even_bits[node] / used_bits[node]) if used_bits[node] > 0 else None,
             }
         )
     return pa.Table.from_pylist(rows, schema=UPLINKS)

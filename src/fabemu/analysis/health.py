@@ -467,30 +467,29 @@ class _Examination:
         label, labels = dictionary_column(flows, "label")
         if not len(label):
             return
-        marks = np.zeros(len(labels), np.int64)
-        cnps = np.zeros(len(labels), np.int64)
-        np.add.at(marks, label, integer_column(flows, "marks"))
-        np.add.at(cnps, label, integer_column(flows, "cnps"))
-        suspects = np.flatnonzero(marks >= self._thresholds.marks)
-        if not len(suspects):
-            return
+        marks, cnps = integer_column(flows, "marks"), integer_column(flows, "cnps")
+        sender, senders = np.zeros(len(label), np.int64), 1
         deaf = np.zeros(len(label), np.bool_)
-        if self._compiled is not None:
+        if self._compiled is not None and self._compiled.plan.qp_count:
             plan = self._compiled.plan
             qp = integer_column(flows, "qp")
-            sender = data_paths(plan).sender[qp] if plan.qp_count else qp
+            sender, senders = np.where(qp != NONE, data_paths(plan).sender[qp], 0), plan.host_count
             deaf = (qp != NONE) & np.isin(plan.nic_cc[plan.host_nic[sender]], (CC_NONE, CC_FIXED))
-        for number in suspects.tolist():
-            told = int(cnps[number])
-            if told and not deaf[(label == number) & (integer_column(flows, "marks") > 0)].all():
-                continue
-            why = "its senders have no congestion control" if told or deaf[label == number].any() else ""
-            why = why or "its senders were not notified"
-            what = f"{int(marks[number]):,} marks of {labels[number]} changed no rate"
-            alert = _alert(
-                "FH201", labels[number], None, None, f"{what}: {why}", what, {"marks": int(marks[number]), "cnps": told}
-            )
-            yield _Found(alert, labels=frozenset((labels[number],)), weight=int(marks[number]))
+        # A host was notified if it was for any of the workload's messages: one that it just ended gets no notification.
+        place = label * senders + sender
+        told = np.bincount(place, cnps, minlength=len(labels) * senders)[place] > 0
+        unheeded = np.where(deaf | ~told, marks, 0)
+        lost = np.bincount(label, unheeded, minlength=len(labels)).astype(np.int64)
+        for number in np.flatnonzero(lost >= max(self._thresholds.marks, 1)).tolist():
+            mine = label == number
+            count, total = int(lost[number]), int(marks[mine].sum())
+            some = "some of " if count < total else ""
+            without = bool(deaf[mine & (unheeded > 0)].any())
+            why = "have no congestion control" if without else "were not notified"
+            what = f"{count:,} {f'of {total:,} ' if some else ''}marks of {labels[number]} changed no rate"
+            figures = {"marks": count, "cnps": int(cnps[mine].sum())}
+            alert = _alert("FH201", labels[number], None, None, f"{what}: {some}its senders {why}", what, figures)
+            yield _Found(alert, labels=frozenset((labels[number],)), weight=count)
 
     def drops(self) -> Iterator[_Found]:
         """FH301 to FH303, one alert a device, class and cause."""
@@ -540,9 +539,12 @@ class _Examination:
             paused = held.get(row["node"], 0) > self._thresholds.paused_share * row["ports"] * row["needed_ps"]
             if row["effective"] >= self._thresholds.effective_share or paused:
                 continue
+            # Uplinks that are loaded alike wait for their senders, not for one another.
+            if row["jain"] is None or row["jain"] >= self._thresholds.even_index:
+                continue
             share = f"{100 * row['effective']:.3g} %"
             what = f"the {row['ports']} uplinks of {row['node']} carried {share} of what they could while one was full"
-            figures = {name: row[name] for name in ("ports", "mean", "needed_ps", "effective")}
+            figures = {name: row[name] for name in ("ports", "mean", "needed_ps", "effective", "jain")}
             sentence = f"{what} or had frames waiting, which was {100 * needed:.3g} % of the run"
             alert = _alert("FH401", row["node"], None, None, sentence, what, figures)
             yield _Found(alert, self._uplinks_of(row["node"]), weight=row["needed_ps"])

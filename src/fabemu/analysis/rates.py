@@ -30,7 +30,8 @@ class Rates:
     qp
         (n,) int64 queue pairs, those that sent most first.
     first_ps, bin_ps
-        Start of the first bin, and the length of each.
+        Start of the first bin, that of the first data, and the length of each. The last bin is that of the last data or
+        notification of a queue pair that is kept.
     sent_bytes
         (n, bins) int64 bytes of data frames, retransmissions included, whose transmission by a host began in the bin.
     cnps
@@ -74,6 +75,7 @@ def rates(
         A column is missing, or the bins are too many to keep.
     """
     batches = again(packets, _COLUMNS)
+    noted_ps = np.full(0, -1, np.int64)  # of the last notification of each queue pair
     nodes, kinds = Names(), Names()
     hosts = np.zeros(0, np.bool_)
     total, frames = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -89,6 +91,11 @@ def rates(
         return np.asarray(chosen & hosts[node] & (integers(batch, "qp") >= 0))
 
     for batch in batches:
+        noted = of_hosts(batch, "cnp")
+        qp, time_ps = integers(batch, "qp")[noted], integers(batch, "time_ps")[noted]
+        if len(qp):
+            noted_ps = np.append(noted_ps, np.full(max(int(qp.max()) + 1 - len(noted_ps), 0), -1, np.int64))
+            np.maximum.at(noted_ps, qp, time_ps)
         data = of_hosts(batch, "data")
         qp, time_ps = integers(batch, "qp")[data], integers(batch, "time_ps")[data]
         if not len(qp):
@@ -106,14 +113,16 @@ def rates(
         nothing = np.zeros((0, 0), np.int64)
         return Rates(chosen, 0, bin_ps or 1, nothing, nothing, total)
     span_ps = last_ps - first_ps + 1
+    noted_ps = noted_ps[chosen[chosen < len(noted_ps)]]
+    reach_ps = max(last_ps, int(noted_ps.max(initial=-1))) - first_ps + 1
     if bin_ps is None:
         per_frame_ps = span_ps / float(np.median(frames[chosen]))
         bin_ps = _round_up(max(span_ps / _BINS, min(_FRAMES * per_frame_ps, span_ps / 5)))
-    bins = -(-span_ps // max(bin_ps, 1))
+    bins = -(-reach_ps // max(bin_ps, 1))
     if bin_ps < 1 or bins * len(chosen) > CELLS:
         raise InputError(
             f"bins of {bin_ps:,} ps are too short: {bins:,} of them for {len(chosen):,} queue pairs are more than "
-            f"{CELLS:,}; take at least {-(-span_ps * len(chosen) // CELLS):,} ps"
+            f"{CELLS:,}; take at least {-(-reach_ps * len(chosen) // CELLS):,} ps"
         )
     row_of = np.full(len(total), -1, np.int64)
     row_of[chosen] = np.arange(len(chosen))

@@ -81,6 +81,28 @@ class Samples:
         return integers(batch, name)
 
 
+def lengths_ps(start_ps: np.ndarray, end_ps: np.ndarray, simulated_ps: int | None) -> np.ndarray:
+    """How long the run was in each interval.
+
+    The last interval of a run that drained is recorded to its end, though the run was over before.
+
+    Parameters
+    ----------
+    start_ps, end_ps
+        (rows,) int64, as the `ports` table has them.
+    simulated_ps
+        End of the run; None or 0 if it is not known: then intervals count as they are.
+
+    Returns
+    -------
+    (rows,) int64
+        From 0, the length of an interval in which the run no longer was.
+    """
+    if not simulated_ps:
+        return end_ps - start_ps
+    return np.maximum(np.minimum(end_ps, simulated_ps) - start_ps, 0)
+
+
 def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     if len(parts) == 1:
         return parts[0]

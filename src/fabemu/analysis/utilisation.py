@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fabemu.analysis.sampling import lengths_ps
 from fabemu.trace import dictionary_column, float_column, integer_column
 
 COLUMNS = (
@@ -34,7 +35,7 @@ class LinkLoad:
     peer: str
     bytes: int
     mean_utilisation: float  # over the whole run
-    peak_utilisation: float  # in the busiest sampling interval
+    peak_utilisation: float  # in the busiest sampling interval; in what there was of it if there is only one
     queue_max_bytes: int  # longest queue of one class
     paused_ps: int  # sum over classes
     marks: int
@@ -49,7 +50,7 @@ def busiest_links(ports: pa.Table, end_ps: int | None = None, limit: int = 10) -
     ports
         The ports table.
     end_ps
-        Length of the run; None: the end of the last interval.
+        Length of the run, which may have ended before its last interval; None: the end of that.
     limit
         How many.
     """
@@ -60,12 +61,16 @@ def busiest_links(ports: pa.Table, end_ps: int | None = None, limit: int = 10) -
     peer, _ = dictionary_column(ports, "peer")
     start_ps, stop_ps = integer_column(ports, "start_ps"), integer_column(ports, "end_ps")
     utilisation = float_column(ports, "utilisation")
-    span_ps = max(end_ps or 0, int(stop_ps.max()), 1)
+    span_ps = end_ps or max(int(stop_ps.max()), 1)
     count = len(port_names)
 
     busy_ps = np.bincount(port, utilisation * (stop_ps - start_ps), count)
-    # Classes of one port and interval are rows of their own: add them before looking for the peak.
     intervals, interval = np.unique(start_ps, return_inverse=True)
+    if len(intervals) == 1:
+        # Among others an unfinished interval stays whole: the last frame of a run fills the moment that it takes.
+        lived_ps = lengths_ps(start_ps, stop_ps, end_ps)
+        utilisation = np.where(lived_ps > 0, utilisation * (stop_ps - start_ps) / np.maximum(lived_ps, 1), utilisation)
+    # Classes of one port and interval are rows of their own: add them before looking for the peak.
     cells, cell = np.unique(port * len(intervals) + interval, return_inverse=True)
     peak = np.zeros(count)
     np.maximum.at(peak, cells // len(intervals), np.bincount(cell, utilisation))

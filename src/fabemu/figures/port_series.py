@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.analysis.sampling import lengths_ps
 from fabemu.result import Run
 from fabemu.trace import dictionary_column, float_column, integer_column, read_table, table_path
 
@@ -129,9 +130,13 @@ def port_series(run: Run, most: int = 100) -> PortSeries:
 
     # The last interval may be shorter than the others, so the longest is the sampling interval.
     sample_ps = int(length_ps.max(initial=1))
-    finish_ps = max(int(end_ps.max(initial=0)), int(run.info.get("simulated_ps") or 0), 1)
+    # The tables go on to the end of it, though the run may be over before.
+    simulated_ps = int(run.info.get("simulated_ps") or 0)
+    finish_ps = simulated_ps or int(end_ps.max(initial=1))
+    lived_ps = lengths_ps(start_ps, end_ps, simulated_ps)
     samples = max(-(-finish_ps // sample_ps), 1)
     joined = _round_up(-(-samples // max(most, 1)))
+    sample = np.minimum(start_ps // sample_ps, samples - 1)  # what happened at the very end has a row of the next
     step_ps = joined * sample_ps
     count = -(-samples // joined)
     edges_ps = np.minimum(np.arange(count + 1, dtype=np.int64) * step_ps, finish_ps)
@@ -140,7 +145,7 @@ def port_series(run: Run, most: int = 100) -> PortSeries:
     slot = np.zeros(max(len(class_names), 1), np.int64)
     slot[seen] = np.arange(len(seen))
     # One cell per port and joined interval; queues are added per sampling interval before the longest is taken.
-    fine, fine_of = np.unique(port * samples + start_ps // sample_ps, return_inverse=True)
+    fine, fine_of = np.unique(port * samples + sample, return_inverse=True)
     fine_of = fine_of.reshape(-1)
     cells, cell_of_fine = np.unique(fine // samples * count + fine % samples // joined, return_inverse=True)
     cell_of_fine = cell_of_fine.reshape(-1)
@@ -150,7 +155,7 @@ def port_series(run: Run, most: int = 100) -> PortSeries:
     use, queue, paused = (np.zeros((rows, len(cells))) for _ in MEASURES)
     carried = float_column(table, "utilisation") * length_ps
     waiting = integer_column(table, "queue_max_bytes").astype(np.float64)
-    stopped = integer_column(table, "paused_ps").astype(np.float64)
+    stopped = np.minimum(integer_column(table, "paused_ps"), lived_ps).astype(np.float64)
     for number, class_number in enumerate(seen.tolist(), start=1):
         mine = class_id == class_number
         np.add.at(use[number], cell[mine], carried[mine])

@@ -650,11 +650,19 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises
     ------
     InputError
-        If the file is missing, is no fabemu table, or has a newer schema version.
+        If the file is missing, is no fabemu table, has a newer schema version, or lacks a column.
     """
     source, reader = _open_file(path)
     table = _read_stream_part(path, source) if reader is None else reader.read_all()
     table = _with_later_columns(table)
+    if columns is None:
+        form = TABLES.get((table.schema.metadata or {}).get(b"fabemu.table", b"").decode())
+        wanted = [column.name for column in form.columns] if form is not None else []
+    else:
+        wanted = list(columns)
+    missing = [name for name in wanted if name not in table.column_names]
+    if missing:
+        raise InputError(f"{path}: has no column {', '.join(missing)}: it is not as fabemu wrote it")
     return table.select(list(columns)) if columns is not None else table
 
 
@@ -680,12 +688,16 @@ def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.R
     return source, reader
 
 
-def unreadable(path: Path) -> str | None:
-    """Why a table that is there cannot be read at all, or None; one that was cut off between rows can."""
+def unreadable(path: Path, *, whole: bool = False) -> str | None:
+    """Why a table that is there cannot be read, or None.
+
+    One that was cut off can be read up to the cut, as those of runs that were killed; `whole`: it should not be cut.
+    """
     try:
         source, reader = _open_file(path, mapped=False)
         if reader is None:
             _open_stream(path, source)
+            return f"{path}: is cut off: what came after the cut is missing" if whole else None
     except InputError as error:
         return str(error)
     return None

@@ -2,13 +2,17 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import fabemu
 from fabemu.cli import main
 from fabemu.errors import InputError
+from fabemu.trace import read_table
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 
@@ -86,3 +90,63 @@ def test_health_says_what_it_could_not_look_for(fabemu_command, recorded, tmp_pa
 def test_options_that_exclude_each_other(fabemu_command, recorded):
     code, out, err = fabemu_command("budget", str(recorded), "--op", "0", "--slowest", "3")
     assert (code, out) == (2, "") and "--op and --slowest are both given" in err
+
+
+def test_messages_that_cannot_be(fabemu_command, recorded):
+    for number in ("99999999999999999999", "7"):
+        code, out, err = fabemu_command("budget", str(recorded), f"--op={number}")
+        assert (code, out) == (2, "") and f"op {number} is no message" in err
+
+
+def test_a_table_that_is_cut_though_the_run_has_finished(fabemu_command, recorded, tmp_path):
+    directory = tmp_path / "cut"
+    shutil.copytree(recorded, directory)
+    path = directory / "pauses.arrow"
+    path.write_bytes(path.read_bytes()[:-60])
+    code, out, err = fabemu_command("health", "cut")
+    assert code == 0 and out.startswith("Nothing found, but not all could be looked at: not FH101, ")
+    assert "pauses.arrow: is cut off: what came after the cut is missing" in err
+    assert "pauses.arrow: is cut off" in fabemu_command("report", "--text", "cut")[1]
+    assert "pauses.arrow: is cut off" in "".join(fabemu_command("compare", str(recorded), "cut")[1:])
+
+
+def test_a_table_without_a_column(fabemu_command, recorded, tmp_path):
+    directory = tmp_path / "other"
+    shutil.copytree(recorded, directory)
+    path = directory / "flows.arrow"
+    table = read_table(path).drop_columns(["slowdown"])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    code, out, _ = fabemu_command("report", "--text", "other")
+    assert code == 0 and "could not be looked for" in out
+    assert "flows.arrow: has no column slowdown" in fabemu_command("health", "other")[2]
+
+
+def test_storms_without_the_tables_of_collectives_and_jobs(fabemu_command, tmp_path):
+    tables = 'trace.tables=["flows","ports","pauses"]'
+    fabemu.run(SCENARIOS / "incidents" / "slow-step.toml", output=tmp_path / "bare", overrides=[tables])
+    code, out, _ = fabemu_command("health", "bare")
+    assert code == 0 and "held up" in out and "of its time" not in out.split("held up")[1].split(";")[0]
+    assert fabemu_command("report", "--text", "bare")[0] == 0
+
+
+def test_dropped_frames_are_placed_where_they_were_dropped(fabemu_command, tmp_path):
+    run = fabemu.run(SCENARIOS / "smoke" / "two-classes.toml", output=tmp_path / "lossy")
+    (egress,) = set(run.drops.column("egress_port").to_pylist())
+    assert f"egress full, most at {egress} (" in fabemu_command("report", "--text", "lossy")[1]
+
+
+def test_the_exit_code_survives_a_reader_that_leaves(recorded):
+    command = [sys.executable, "-m", "fabemu.cli", "health", str(recorded), "--fail-on", "warning"]
+    command += ["--threshold", "paused_share=0"]
+    made = subprocess.Popen([*command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    made.stderr.close()
+    assert made.wait() in (0, 4)
+    broken = recorded / ".." / "without"
+    shutil.copytree(recorded, broken)
+    (broken / "pauses.arrow").unlink()
+    made = subprocess.Popen(
+        [*command[:4], str(broken), *command[5:]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    made.stderr.close()
+    assert made.wait() == 2, "the notes and the error were lost, not the exit code"

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shutil
 from decimal import Decimal
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pytest
 import fabemu
 from fabemu.errors import InputError, OutputError
 from fabemu.export import export_csv, export_hpcc, export_perfetto
+from fabemu.export.output import replacing
 from fabemu.export.timeline import _Lanes
 from fabemu.importers.hpcc import import_hpcc
 
@@ -350,3 +352,17 @@ def test_files_of_hpcc_are_not_replaced_unasked(result, tmp_path):
     assert (out / "fct.txt").read_bytes() == before
     with pytest.raises(OutputError, match="is a file; choose a directory"):
         export_hpcc(result.directory, out / "fct.txt", force=True)
+
+
+def test_what_is_no_regular_file_stays(tmp_path):
+    """A device or a pipe is not replaced by a file, and a link stays one."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target.txt"
+    os.mkfifo(pipe)
+    with pytest.raises(OutputError, match="is no regular file"), replacing(pipe, force=True, inside=tmp_path / "run"):
+        pass
+    assert pipe.is_fifo()
+    target.write_text("old", encoding="utf-8")
+    link.symlink_to(target)
+    with replacing(link, force=True, inside=tmp_path / "run") as file:
+        file.write(b"new")
+    assert link.is_symlink() and target.read_text(encoding="utf-8") == "new"

@@ -210,6 +210,9 @@ def _chosen(flows: pa.Table, ops: Sequence[int] | None) -> pa.Table:
     done = (integer_column(flows, "receiver_done_ps") != NONE) & (integer_column(flows, "posted_ps") != NONE)
     rows = np.flatnonzero(done)
     if ops is not None:
+        beyond = [number for number in ops if not 0 <= number < 2**31]
+        if beyond:
+            raise InputError(f"op {beyond[0]} is no message of the flows table; see its column `op`")
         wanted = np.unique(np.asarray(ops, dtype=np.int64))
         missing = np.setdiff1d(wanted, op)
         if len(missing):

@@ -30,7 +30,7 @@ from fabemu.analysis.storms import Storm, storms
 from fabemu.errors import InputError
 from fabemu.plan import CC_FIXED, CC_NONE
 from fabemu.recorded.source import Source
-from fabemu.trace import NONE, dictionary_column, integer_column
+from fabemu.trace import NONE, dictionary_column, integer_column, table_path, unreadable
 from fabemu.units import round_time
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ ALERTS_MAX = 200
 
 PAIRS_MAX = 20
 """Queue pairs in error that an alert names."""
+
+_NEEDED = {
+    "flows": ("FH104", "FH201", "FH402", "FH503"),
+    "ports": ("FH105", "FH106", "FH401"),
+    "pauses": ("FH101", "FH102", "FH103", "FH104", "FH105"),
+    "drops": ("FH301", "FH302", "FH303"),
+    "events": ("FH107", "FH501", "FH502", "FH504"),
+}
+"""Codes that say nothing for sure without all rows of a table."""
 
 _ROOTS = ("FH501", "FH504", "FH102", "FH103", "FH101")
 _LOSSES = ("FH107", "FH301", "FH302", "FH502")
@@ -115,6 +124,7 @@ def examine(run: Run, thresholds: Thresholds = DEFAULTS) -> Health:
     )
     for look, codes in checks:
         found += looked.some(look, codes)
+    looked.note_damage()
     return Health(tuple(_joined(found)), tuple(dict.fromkeys(looked.notes)), tuple(sorted(looked.unchecked)))
 
 
@@ -204,7 +214,7 @@ class _Examination:
         self._run, self._thresholds = run, thresholds
         self._source = Source(run.directory, run.info)
         self.notes: list[str] = [self._source.partial] if self._source.partial else []
-        self.unchecked: list[str] = []
+        self.unchecked: set[str] = set()
         self._ended_by = run.info.get("ended_by")
 
     def some(self, look: Callable[[], Iterable[_Found]], codes: tuple[str, ...]) -> list[_Found]:
@@ -214,12 +224,20 @@ class _Examination:
             found += look()
         except InputError as error:
             self.notes.append(str(error))
-            self.unchecked += codes
+            self.unchecked |= set(codes)
         if len(found) > ALERTS_MAX:
             self.notes.append(f"{found[0].alert.code}: {len(found) - ALERTS_MAX} more alerts are left out")
         return sorted(found, key=lambda item: -item.weight)[:ALERTS_MAX]
 
     # What several checks need.
+
+    def note_damage(self) -> None:
+        """Note tables that cannot be read, or are cut though the run came to its end, and what they were needed for."""
+        for name, codes in _NEEDED.items():
+            path = table_path(self._run.directory, name)
+            if path.is_file() and (reason := unreadable(path, whole=self._source.partial is None)):
+                self.notes.append(reason)
+                self.unchecked |= set(codes)
 
     @cached_property
     def _end_ps(self) -> int:

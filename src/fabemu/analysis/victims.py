@@ -149,7 +149,7 @@ def victims(
     paused
         Port, start and end of the pauses of the storm.
     wholes
-        ``job`` and ``collective``: completion times in ps by number, -1 where there is none.
+        ``job`` and ``collective``: completion times in ps by number, -1 where there is none; empty without that table.
     """
     index = np.flatnonzero(candidates)
     held_ps = np.zeros(len(messages.op), dtype=np.int64)
@@ -158,7 +158,7 @@ def victims(
         np.add.at(held_ps, rows[row], end - start)
         for name, parts in pieces.items():
             group = getattr(messages, name)[rows[row]]
-            has = group != NONE
+            has = (group != NONE) & (group < len(wholes[name]))
             parts.append(united(group[has], start[has], end[has]))
             if sum(len(part[0]) for part in parts) > _ROWS_MAX:
                 parts[:] = [_joined(parts)]
@@ -172,8 +172,7 @@ def victims(
     found = []
     for label, job, rows in _by_workload(messages, index[held_ps[index] > 0]):
         collective = messages.collective[rows]
-        collective = collective[collective != NONE]
-        in_collective = len(totals["collective"]) and len(collective)
+        collective = collective[(collective != NONE) & (collective < len(totals["collective"]))]
         found.append(
             Victims(
                 label=messages.labels[label],
@@ -182,7 +181,7 @@ def victims(
                 held_ps=int(held_ps[rows].sum()),
                 longest_ps=int(held_ps[rows].max()),
                 message_share=float((held_ps[rows] / own_ps[rows]).max()),
-                collective_share=float(totals["collective"][collective].max()) if in_collective else None,
+                collective_share=float(totals["collective"][collective].max()) if len(collective) else None,
                 job_share=float(totals["job"][job]) if job != NONE and job < len(totals["job"]) else None,
             )
         )

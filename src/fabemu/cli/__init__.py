@@ -176,13 +176,18 @@ class Terminated(Exception):  # noqa: N818
 
 def _say(message: str, code: int) -> int:
     # An error of several lines, one per problem, gets one prefix per line.
+    for line in message.splitlines() or [""]:
+        talk(f"error: {line}")
+    return code
+
+
+def talk(line: str) -> None:
+    """Write a line to stderr; if nobody is left to read it, the exit code must do."""
     try:
-        for line in message.splitlines() or [""]:
-            click.echo(f"error: {line}", err=True)
-    except OSError:  # nobody is left to be told: the exit code must do, and nothing may wait to be flushed at exit
+        click.echo(line, err=True)
+    except OSError:  # nothing may wait to be flushed at exit
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    return code
 
 
 def _output_failed(error: OSError, code: int) -> int:

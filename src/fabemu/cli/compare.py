@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabemu.cli import EXIT_FINE, EXIT_WORSE
+from fabemu.cli import EXIT_FINE, EXIT_WORSE, talk
 
 if TYPE_CHECKING:
     from fabemu.comparison import Comparison
@@ -68,7 +68,7 @@ def command(
         comparison.show(sys.stdout, verdicts)
     exceeded = [verdict for verdict in verdicts if verdict.exceeded]
     for verdict in exceeded:
-        click.echo(f"error: {verdict_text(verdict)}", err=True)
+        talk(f"error: {verdict_text(verdict)}")
     return EXIT_WORSE if exceeded else EXIT_FINE
 
 
@@ -94,4 +94,4 @@ def _write(
     for path, content in files:
         with replacing(path, force=force, inside=inside) as file:
             file.write(content)
-        click.echo(f"written: {path}", err=True)
+        talk(f"written: {path}")

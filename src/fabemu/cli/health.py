@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabemu.cli import EXIT_FINE, EXIT_WORSE
+from fabemu.cli import EXIT_FINE, EXIT_WORSE, talk
 
 if TYPE_CHECKING:
     from fabemu.analysis.alarms import Alert, Thresholds
@@ -63,13 +63,13 @@ def command(run: Path, settings: tuple[str, ...], fail_on: str | None, as_json: 
 
         show(_sections(found), sys.stdout)
         for note in found.notes:
-            click.echo(f"note: {note}", err=True)
+            talk(f"note: {note}")
     if fail_on is None:
         return EXIT_FINE
     worst = [str(name) for name in SEVERITIES].index(fail_on)
     bad = [item for item in found.incidents if SEVERITIES.index(item.severity) <= worst]
     if bad:
-        click.echo(f"error: incidents that are {fail_on} or worse: {len(bad)}", err=True)
+        talk(f"error: incidents that are {fail_on} or worse: {len(bad)}")
         return EXIT_WORSE
     if found.unchecked:
         raise InputError(

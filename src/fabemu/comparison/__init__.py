@@ -92,8 +92,10 @@ def _run_notes(groups: tuple[Group, ...]) -> Iterator[str]:
             if missing:
                 yield f"{place}: has no table {', '.join(missing)}: figures from there are missing"
             for name in there:
-                if name in _HEADLINE_TABLES and (reason := unreadable(table_path(member.run.directory, name))):
-                    yield f"{place}: {reason}: figures from there are missing"
+                if name in _HEADLINE_TABLES and (
+                    reason := unreadable(table_path(member.run.directory, name), whole=member.partial is None)
+                ):
+                    yield f"{place}: {reason}: figures from there are missing or partial"
             if not member.scenario:
                 yield f"{place}: does not say which scenario it ran"
 

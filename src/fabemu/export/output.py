@@ -29,11 +29,15 @@ def replacing(path: Path, *, force: bool, inside: Path) -> Iterator[BinaryIO]:
     Raises
     ------
     OutputError
-        The path exists, or cannot be written.
+        The path exists, is no regular file, or cannot be written.
     MachineError
         The disk is full.
     """
     refuse_existing(path, force=force, inside=inside)
+    # A link stays one: what it points to is replaced.
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path}: is no regular file; choose another with -o")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         file = open(part, "xb")  # noqa: SIM115

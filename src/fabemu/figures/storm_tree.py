@@ -137,7 +137,7 @@ def storm_tree(run: Run, number: int = 0) -> Figure:
     InputError
         The run has no pauses table, or not so many storms.
     """
-    found = storms(run, number + 1)
+    found = storms(run, max(number + 1, 0) or None)
     if not found and number == 0:
         return nothing("No link was paused: there is no storm.")
     if not 0 <= number < len(found):

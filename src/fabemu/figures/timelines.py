@@ -69,6 +69,8 @@ def timelines(
     except ValueError:
         known = ", ".join(series.classes) or "none"
         raise InputError(f"no class {class_name!r} in the ports table; there are {known}") from None
+    if limit < 1:
+        raise InputError(f"limit = {limit}: at least one port must be drawn")
     chosen = top_ports(series, rank, row, min(limit, len(SERIES)))
     if not chosen:
         what = {"use": "sent anything", "queue": "had a queue", "paused": "was paused"}[rank]

@@ -98,7 +98,7 @@ def answer(run: Run) -> Answer:
     if raged and not any(raged[0].sentence() in sentence.text for sentence in incidents):
         sentences.append(_worst_storm(raged))
     sentences += [*_drops(summary), *incidents]
-    sentences += [*_jobs(summary.jobs), *_steps(summary.steps), *_checks(summary), *_missing(run)]
+    sentences += [*_jobs(summary.jobs), *_steps(summary.steps), *_checks(summary), *_missing(run, partial)]
     return Answer(summary, partial, raged, health, tuple(sentences))
 
 
@@ -242,7 +242,12 @@ def _drops(summary: Summary) -> Iterable[Sentence]:
     drops = {cause: totals.get(f"drops_{cause}", 0) for cause in DROP_CAUSES}
     named = ", ".join(f"{count_text(count)} {cause.replace('_', ' ')}" for cause, count in drops.items() if count)
     if named:
-        where = f", most at {summary.drop_places[0].ingress_port}" if summary.drop_places else ""
+        where = ""
+        if summary.drop_places:
+            most = summary.drop_places[0]
+            at_egress = most.cause == "egress_full" and most.egress_port is not None
+            where = f", most at {most.egress_port}" if at_egress else f", most of them came by {most.ingress_port}"
+            where = f"{where} ({count_text(most.count)})"
         yield Sentence("drops", f"Frames were dropped: {named}{where}.", alarm=True)
     else:
         yield Sentence("drops", "No frame was dropped.")
@@ -286,11 +291,11 @@ def _checks(summary: Summary) -> Iterable[Sentence]:
         yield Sentence("checks", f"The scenario has {found} to look at before trusting the figures.", alarm=True)
 
 
-def _missing(run: Run) -> Iterable[Sentence]:
+def _missing(run: Run, partial: str | None) -> Iterable[Sentence]:
     there = set(run.tables)
     gone = [name for name in _HEADLINE_TABLES if name not in there]
     if gone:
         yield Sentence("missing", f"Not recorded, so not looked at: {', '.join(gone)}.")
     for name in _HEADLINE_TABLES:
-        if name in there and (reason := unreadable(table_path(run.directory, name))):
+        if name in there and (reason := unreadable(table_path(run.directory, name), whole=partial is None)):
             yield Sentence("missing", f"{reason}.", alarm=True)

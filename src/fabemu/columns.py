@@ -35,6 +35,11 @@ def number_array(values: np.ndarray, kind: pa.DataType, null: np.ndarray | None 
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
 
 
+def described_schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+    """Schema of a table of results: name, type and meaning of every column, the meaning as metadata of its field."""
+    return pa.schema([pa.field(name, kind, metadata={"meaning": meaning}) for name, kind, meaning in columns])
+
+
 def text_array(values: Sequence[str]) -> pa.Array:
     """Strings as an Arrow array without nulls."""
     encoded = [value.encode() for value in values]

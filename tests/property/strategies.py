@@ -41,7 +41,7 @@ from tests.oracle.packet import READ
 from tests.oracle.simulator import OracleResult
 from tests.property import incidents
 
-EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("FABEMU_EXAMPLES", "75"))
 FEATURES = frozenset({"verbs", "selective", "psn-start", "scale-up", "balance"}) | incidents.FEATURES
 """Incidents and options that plans can be drawn with."""
 IN_CORE = FEATURES
@@ -55,7 +55,7 @@ DELAYS_PS = [0, 1, 5_000, 100_000, 600_000, 1_234_567, 3_000_000]
 
 
 def example_settings(share: float = 1.0) -> settings:
-    """Settings of a test: FABEMU_EXAMPLES (default 100) times `share`; the same examples each time unless raised."""
+    """Settings of a test: FABEMU_EXAMPLES (default 75) times `share`; the same examples each time unless raised."""
     return settings(
         max_examples=max(1, int(EXAMPLES * share)),
         derandomize="FABEMU_EXAMPLES" not in os.environ,

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from fabemu.analysis.batches import again, integers
 from fabemu.analysis.fabric import RunFabric, run_fabric
+from fabemu.analysis.fairness import jain
 from fabemu.analysis.intervals import ragged, united
 from fabemu.analysis.kernel import compiled
 from fabemu.analysis.paths import data_paths
 from fabemu.analysis.sampling import Samples, cells, lengths_ps
+from fabemu.columns import described_schema
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.trace import NONE
@@ -28,13 +30,9 @@ SHOWN = 16
 """Queue pairs that a row of `Balance.collisions` names, at most."""
 
 
-def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
-    return pa.schema([pa.field(name, kind, metadata={"meaning": meaning}) for name, kind, meaning in columns])
-
-
 _TEXT, _INTEGER, _REAL = pa.string(), pa.int64(), pa.float64()
 
-TIERS = _schema(
+TIERS = described_schema(
     ("tier", _TEXT, "Tiers of the devices at both ends, in the direction of sending"),
     ("ports", _INTEGER, "Ports of this tier, idle ones included"),
     ("used", _INTEGER, "Of these, ports that sent anything"),
@@ -46,7 +44,7 @@ TIERS = _schema(
     ("jain_mean", _REAL, "Mean over intervals of the index in each, weighted by what was sent in it"),
     ("max_port", _TEXT, "The port with the greatest utilisation"),
 )
-INTERVALS = _schema(
+INTERVALS = described_schema(
     ("start_ps", _INTEGER, "Start of the interval"),
     ("end_ps", _INTEGER, "Its end, or that of the run"),
     ("tier", _TEXT, "As in `tiers`"),
@@ -54,7 +52,7 @@ INTERVALS = _schema(
     ("max", _REAL, "Greatest utilisation of a port"),
     ("jain", _REAL, "Jain index of the ports"),
 )
-UPLINKS = _schema(
+UPLINKS = described_schema(
     ("node", _TEXT, "Switch"),
     ("tier", _TEXT, "Tier of the ports that it chooses among"),
     ("ports", _INTEGER, "How many they are"),
@@ -63,7 +61,7 @@ UPLINKS = _schema(
     ("effective", _REAL, "Utilisation of all of them together in these intervals; null if there are none"),
     ("jain", _REAL, "Mean of the Jain index of them in these intervals, weighted by what was sent; null likewise"),
 )
-COLLISIONS = _schema(
+COLLISIONS = described_schema(
     ("port", _TEXT, "Uplink"),
     ("node", _TEXT, "Its switch"),
     ("tier", _TEXT, "As in `tiers`"),
@@ -143,12 +141,6 @@ def balance(run: Run, *, full: float = FULL, rows: int = ROWS) -> Balance:
         except InputError as error:
             notes.append(f"collisions are not known: {error}")
     return Balance(tiers, intervals, uplinks, collisions, tuple(notes))
-
-
-def jain(total: np.ndarray, squares: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Jain index from the sums of loads, of their squares, and their number; NaN where there is no load."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(squares > 0, total * total / (count * squares), np.nan)
 
 
 def _loads(run: Run, fabric: RunFabric, full: float) -> tuple[pa.Table, pa.Table, pa.Table]:

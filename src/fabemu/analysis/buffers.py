@@ -13,6 +13,7 @@ from fabemu.analysis.fabric import RunFabric, run_fabric
 from fabemu.analysis.fct import PERCENTILES, nearest_rank
 from fabemu.analysis.ranks import OrderStatistics, keys_of
 from fabemu.analysis.sampling import Samples
+from fabemu.columns import described_schema
 from fabemu.errors import InputError
 from fabemu.lint.subject import NEVER_MARK_BYTES
 from fabemu.lint.threshold import reached_bytes
@@ -24,11 +25,7 @@ FIGURES = ("queue_mean_bytes", "queue_max_bytes")
 _TEXT, _INTEGER, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 
 
-def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
-    return pa.schema([pa.field(name, kind, metadata={"meaning": meaning}) for name, kind, meaning in columns])
-
-
-QUEUES = _schema(
+QUEUES = described_schema(
     ("tier", _TEXT, "Tiers of the devices at both ends, in the direction of sending"),
     ("class", _TEXT, "Traffic class"),
     ("figure", _TEXT, "queue_mean_bytes or queue_max_bytes of an interval, as in the ports table"),
@@ -37,7 +34,7 @@ QUEUES = _schema(
     *((f"p{percent:g}", _REAL, "Percentile over ports and intervals, by nearest rank, B") for percent in PERCENTILES),
     ("max", _REAL, "The greatest, B"),
 )
-HEADROOM = _schema(
+HEADROOM = described_schema(
     ("port", _TEXT, "Ingress port of a switch"),
     ("node", _TEXT, "The switch"),
     ("tier", _TEXT, "As in `queues`, in the direction in which this port sends"),
@@ -47,7 +44,7 @@ HEADROOM = _schema(
     ("exact", _FLAG, "False: a lower bound, of the pauses table; what came after XOFF is not in it"),
     ("unused_bytes", _INTEGER, "configured_bytes - used_bytes"),
 )
-SWITCHES = _schema(
+SWITCHES = described_schema(
     ("node", _TEXT, "Switch"),
     ("buffer_bytes", _INTEGER, "Its whole buffer"),
     ("pool_bytes", _INTEGER, "Of it, what priority groups share"),
@@ -57,7 +54,7 @@ SWITCHES = _schema(
     ("unused_share", _REAL, "unused_bytes / buffer_bytes"),
     ("exact", _FLAG, "False: used_bytes is a lower bound, so the others are upper ones"),
 )
-THRESHOLDS = _schema(
+THRESHOLDS = described_schema(
     ("port", _TEXT, "Egress port of a switch"),
     ("node", _TEXT, "The switch"),
     ("tier", _TEXT, "As in `queues`"),

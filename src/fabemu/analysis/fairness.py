@@ -62,11 +62,16 @@ def periods(
     return found
 
 
+def jain(total: np.ndarray, squares: np.ndarray, count: np.ndarray | int) -> np.ndarray:
+    """Jain index from the sums of loads, of their squares, and their number; NaN where there is no load."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(squares > 0, total * total / (count * squares), np.nan)
+
+
 def jain_index(amounts: np.ndarray) -> np.ndarray:
     """(bins,) Jain index of (n, bins) amounts: (sum x)^2 / (n sum x^2); NaN where there are none."""
     total, squares = amounts.sum(axis=0, dtype=np.float64), (amounts.astype(np.float64) ** 2).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(squares > 0, total * total / (len(amounts) * squares), np.nan)
+    return jain(total, squares, len(amounts))
 
 
 def converged(amounts: np.ndarray, within: float) -> int | None:

@@ -15,6 +15,7 @@ from fabemu.analysis.intervals import united
 from fabemu.analysis.paths import Paths, data_paths
 from fabemu.analysis.rates import QUEUE_PAIRS, Rates, rates
 from fabemu.analysis.sampling import Samples
+from fabemu.columns import described_schema
 from fabemu.errors import InputError
 from fabemu.lint.subject import NEVER_MARK_BYTES
 from fabemu.plan import NONE
@@ -28,11 +29,7 @@ _MERGE_ROWS = 2_000_000
 _TEXT, _INTEGER, _REAL = pa.string(), pa.int64(), pa.float64()
 
 
-def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
-    return pa.schema([pa.field(name, kind, metadata={"meaning": meaning}) for name, kind, meaning in columns])
-
-
-CURVE = _schema(
+CURVE = described_schema(
     ("tier", _TEXT, "Tiers of the devices at both ends, in the direction of sending"),
     ("class", _TEXT, "Traffic class"),
     ("kmin_bytes", _INTEGER, "Length of the queue up to which nothing is marked; null if the plan is not known"),
@@ -46,7 +43,7 @@ CURVE = _schema(
     ("rate", _REAL, "marks / frames"),
     ("expected", _REAL, "The same if the queue had had its mean length all the time"),
 )
-RATES = _schema(
+RATES = described_schema(
     ("qp", _INTEGER, "Queue pair"),
     ("sender", _TEXT, "Host that sends its data; null if the plan is not known"),
     ("receiver", _TEXT, "Host that receives them"),
@@ -55,7 +52,7 @@ RATES = _schema(
     ("rate_bps", _REAL, "Per length of the bin, bit/s"),
     ("cnps", _INTEGER, "Congestion notifications that its receiver sent in it"),
 )
-FAIRNESS = _schema(
+FAIRNESS = described_schema(
     ("port", _TEXT, "The bottleneck that the queue pairs share"),
     ("class", _TEXT, "Their class"),
     ("start_ps", _INTEGER, "Start of the bin"),
@@ -63,7 +60,7 @@ FAIRNESS = _schema(
     ("rate_bps", _REAL, "What they sent together, bit/s"),
     ("jain", _REAL, "Jain index of their rates"),
 )
-CONVERGENCE = _schema(
+CONVERGENCE = described_schema(
     ("port", _TEXT, "The bottleneck that the queue pairs share"),
     ("class", _TEXT, "Their class"),
     ("start_ps", _INTEGER, "From when on these queue pairs, and no others, had something to send"),

@@ -130,6 +130,12 @@ def test_storms_without_the_tables_of_collectives_and_jobs(fabemu_command, tmp_p
     assert fabemu_command("report", "--text", "bare")[0] == 0
 
 
+def test_a_deadlock_is_told_of_without_any_table(fabemu_command, tmp_path):
+    fabemu.run(SCENARIOS / "incidents" / "deadlock.toml", output=tmp_path / "dead", trace="off")
+    code, out, _ = fabemu_command("health", "dead", "--fail-on", "critical")
+    assert code == 4 and "4 queues wait for one another for ever" in out and "not looked for: FH101" in out
+
+
 def test_dropped_frames_are_placed_where_they_were_dropped(fabemu_command, tmp_path):
     run = fabemu.run(SCENARIOS / "smoke" / "two-classes.toml", output=tmp_path / "lossy")
     (egress,) = set(run.drops.column("egress_port").to_pylist())

@@ -283,19 +283,28 @@ class _Examination:
 
     def deadlocks(self) -> Iterator[_Found]:
         """FH501."""
+        for time_ps, class_name, queues in self._cycles():
+            ports = list(queues)
+            held = sum(queues.values())
+            figures = {"cycle": ports, "class": class_name, "bytes": held}
+            sentence = (
+                f"{_count(len(ports), 'queue')} wait for one another for ever, found at "
+                f"{round_time(time_ps)}: {', '.join(ports[:4])}{', ...' if len(ports) > 4 else ''}"
+            )
+            alert = _alert("FH501", ports[0], time_ps, None, sentence, "a deadlock", figures)
+            yield _Found(alert, frozenset(ports), weight=held)
+
+    def _cycles(self) -> Iterator[tuple[int, str | None, dict[str, int]]]:
+        """When each deadlock was found, its class, and bytes by port: of run.json, or of the events of a killed run."""
+        if self._run.info.get("deadlocks"):
+            for cycle in self._run.info["deadlocks"]:
+                yield cycle["time_ps"], cycle["class"], {queue["port"]: queue["bytes"] for queue in cycle["queues"]}
+            return
         groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for event in self._kind("deadlock"):
             groups[event["group"]].append(event)
         for rows in groups.values():
-            ports = [row["port"] for row in rows]
-            held = sum(row["value"] or 0 for row in rows)
-            figures = {"cycle": ports, "class": rows[0]["class"], "bytes": held}
-            sentence = (
-                f"{_count(len(ports), 'queue')} wait for one another for ever, found at "
-                f"{round_time(rows[0]['time_ps'])}: {', '.join(ports[:4])}{', ...' if len(ports) > 4 else ''}"
-            )
-            alert = _alert("FH501", ports[0], rows[0]["time_ps"], None, sentence, "a deadlock", figures)
-            yield _Found(alert, frozenset(ports), weight=held)
+            yield rows[0]["time_ps"], rows[0]["class"], {row["port"]: row["value"] or 0 for row in rows}
 
     def links(self) -> Iterator[_Found]:
         """FH504, one alert a link."""

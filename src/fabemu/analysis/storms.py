@@ -221,24 +221,25 @@ class _Rows:
 
     def _join(self, gap_ps: int) -> None:
         """(rows,) number of the storm of each pause."""
-        roots, tree = np.unique(self.root, return_inverse=True)
+        is_root = self.root == np.arange(len(self.root))
+        roots, tree = np.flatnonzero(is_root), (np.cumsum(is_root) - 1)[self.root]
         end_ps = np.zeros(len(roots), dtype=np.int64)
         np.maximum.at(end_ps, tree, self.end_ps)
         key = self.link[roots] * max(len(self.class_names), 1) + self.class_id[roots]
         start_ps = self.xoff_ps[roots]
         order = np.lexsort((start_ps, key))
+        key, start_ps, end_ps = key[order], start_ps[order], end_ps[order]
+        begins = np.ones(len(roots), dtype=np.bool_)
+        begins[1:] = key[1:] != key[:-1]
+        # How far the trees of a root and class reach so far: a running maximum that begins anew with each, of ranks
+        # instead of times, so that what sets them apart does not overflow.
+        times = np.sort(end_ps)
+        apart = (np.cumsum(begins) - 1) * len(times)
+        reach_ps = times[np.maximum.accumulate(apart + np.searchsorted(times, end_ps)) - apart]
+        begins[1:] |= start_ps[1:] > reach_ps[:-1] + gap_ps
         storm = np.empty(len(roots), dtype=np.int64)
-        count, last, reach = -1, None, -1
-        # Plain integers: as many as there are trees, each looked at once.
-        columns = (key[order].tolist(), start_ps[order].tolist(), end_ps[order].tolist())
-        numbers = []
-        for place, begin, end in zip(*columns, strict=True):
-            if place != last or begin > reach + gap_ps:
-                count, last, reach = count + 1, place, end
-            reach = max(reach, end)
-            numbers.append(count)
-        storm[order] = numbers
-        self.count = count + 1
+        storm[order] = np.cumsum(begins) - 1
+        self.count = int(np.count_nonzero(begins))
         self.storm_of = storm[tree]
         self._order = np.argsort(self.storm_of, kind="stable")
         self._bounds = np.searchsorted(self.storm_of[self._order], np.arange(self.count + 1))

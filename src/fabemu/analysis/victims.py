@@ -154,14 +154,18 @@ def victims(
     index = np.flatnonzero(candidates)
     held_ps = np.zeros(len(messages.op), dtype=np.int64)
     pieces: dict[str, list[tuple[Int64s, Int64s, Int64s]]] = {"job": [], "collective": []}
+    kept = dict.fromkeys(pieces, 0)
     for rows, row, start, end in _held(messages, paths, index, paused):
         np.add.at(held_ps, rows[row], end - start)
         for name, parts in pieces.items():
             group = getattr(messages, name)[rows[row]]
             has = (group != NONE) & (group < len(wholes[name]))
-            parts.append(united(group[has], start[has], end[has]))
-            if sum(len(part[0]) for part in parts) > _ROWS_MAX:
+            if has.any():
+                parts.append(united(group[has], start[has], end[has]))
+                kept[name] += len(parts[-1][0])
+            if kept[name] > _ROWS_MAX:
                 parts[:] = [_joined(parts)]
+                kept[name] = len(parts[0][0])
     totals = {}
     for name, parts in pieces.items():
         group, start, end = _joined(parts)

@@ -230,6 +230,17 @@ def test_trees_of_one_root_are_one_storm_unless_time_passes_between_them(run_of)
     assert [item.pauses for item in storms(run, gap_ps=1000 * US)] == [68]
 
 
+def test_a_long_tree_reaches_over_shorter_ones_that_follow(run_of):
+    pauses = run_of("incast/victim", "nic.cc.kind=dcqcn").pauses
+    # Few enough that more than the gap lies between many of them.
+    pauses = pauses.take(pa.array(range(0, len(pauses), 4)))
+    drawn = np.random.default_rng(1)
+    end_ps = np.array(pauses.column("end_ps").to_pylist()) + drawn.choice([0, 300 * US], len(pauses), p=[0.8, 0.2])
+    pauses = pauses.set_column(pauses.column_names.index("end_ps"), "end_ps", pa.array(end_ps, pa.int64()))
+    found = [np.flatnonzero(storm_of(pauses) == number).tolist() for number in range(storm_of(pauses).max() + 1)]
+    assert sorted(found) == sorted(sorted(rows) for _, _, rows in slow_storms(pauses))
+
+
 def test_paths_by_load_leave_the_victims_open(run_of):
     run = run_of("incidents/head-of-line", "switch.ecn.enabled=false", 'switch.load_balancing="spray"')
     (storm,) = storms(run, 1)

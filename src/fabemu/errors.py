@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from fabemu.deferred import dataclass
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONG_NAME = re.compile(r'"([^"]{80})[^"]{40,}"')

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.report import Summary, summarise
 from fabemu.result import Run

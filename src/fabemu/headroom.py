@@ -12,7 +12,7 @@ From the arrival that raises XOFF until the sender has really stopped, the buffe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fabemu.deferred import dataclass
 
 
 @dataclass(frozen=True)

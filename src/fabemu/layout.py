@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO
+
+from fabemu.deferred import dataclass
 
 NAME_COLUMNS = frozenset(
     {

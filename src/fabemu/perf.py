@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError, MachineError, Problem, ScenarioError
 from fabemu.simulate import Simulation
 from fabemu.trace import integer_column

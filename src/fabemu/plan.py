@@ -8,9 +8,11 @@ O operations, K NIC profiles, G route groups.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 import numpy as np
+
+from fabemu.deferred import dataclass
 
 NONE = -1
 CLASSES_MAX = 8

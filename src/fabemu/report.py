@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import zip_longest
 from typing import IO, Any
 
@@ -16,6 +16,7 @@ from fabemu.analysis.incidents import Incident
 from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.pauses import PauseRoots, PauseTotal, PausingPort
 from fabemu.analysis.steps import TrainingSteps
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.layout import Section, plain_text, show
 from fabemu.result import Run

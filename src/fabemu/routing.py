@@ -13,11 +13,10 @@ row of 64-bit words per switch, so that a level costs one OR over the cables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.errors import ScenarioError
 from fabemu.plan import NONE, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE
 

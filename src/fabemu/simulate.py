@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from fabemu.cost.admission import admit, admit_scenario
 from fabemu.cost.estimate import Cost, estimate_cost
 from fabemu.cost.forecast import Forecast, Outlook
 from fabemu.cost.memory import BUDGET_HOPS
+from fabemu.deferred import dataclass
 from fabemu.errors import EngineFault, FabemuError, InputError, MachineError, OutputError, ScenarioError
 from fabemu.lint import Finding, lint
 from fabemu.plan import EVENT_DEADLOCK, FOREVER_PS, SCHEDULER_CLASSIC, SCHEDULER_CREATION, Plan

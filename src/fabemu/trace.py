@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from fabemu.columns import number_array, number_values, text_array
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError, MachineError
 
 SCHEMA_VERSION = 2

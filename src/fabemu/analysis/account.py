@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from fabemu.analysis.intervals import Cover, ragged
 from fabemu.analysis.journeys import Asked, Journeys, Lost, journeys
 from fabemu.analysis.sending import Sending, sending
+from fabemu.deferred import dataclass
 from fabemu.plan import ACTION_LINK_DOWN, ACTION_LINK_UP, ACTION_RECEIVER, NONE, Plan
 from fabemu.recorded.frames import Frames
 from fabemu.recorded.transport import Messages

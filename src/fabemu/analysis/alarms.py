@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal
 
+from fabemu.deferred import dataclass
 from fabemu.run_directory import plain
 
 Severity = Literal["critical", "warning", "info"]

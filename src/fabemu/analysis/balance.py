@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fabemu.analysis.kernel import compiled
 from fabemu.analysis.paths import data_paths
 from fabemu.analysis.sampling import Samples, cells, lengths_ps
 from fabemu.columns import described_schema
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.trace import NONE

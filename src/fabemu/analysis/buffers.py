@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from fabemu.analysis.fct import PERCENTILES, nearest_rank
 from fabemu.analysis.ranks import OrderStatistics, keys_of
 from fabemu.analysis.sampling import Samples
 from fabemu.columns import described_schema
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.lint.subject import NEVER_MARK_BYTES
 from fabemu.lint.threshold import reached_bytes

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
+from fabemu.deferred import dataclass
 from fabemu.trace import NONE, dictionary_column
 
 COLUMNS = ("ingress_port", "egress_port", "class", "cause")

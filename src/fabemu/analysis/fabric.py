@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.analysis.batches import Names, again
 from fabemu.compile import Compiled
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.recorded.source import Source
 from fabemu.result import Run

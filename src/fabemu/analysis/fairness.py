@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fabemu.analysis.intervals import united
+from fabemu.deferred import dataclass
 
 BINS_LEAST = 5
 """Bins that a period must have to be judged."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
+from fabemu.deferred import dataclass
 from fabemu.trace import NONE, dictionary_column, float_column, integer_column
 
 SIZE_CLASSES: tuple[tuple[str, int], ...] = (

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from fabemu.analysis.buffers import buffers
 from fabemu.analysis.paths import data_paths
 from fabemu.analysis.pauses import lengths_ps
 from fabemu.analysis.storms import Storm, storms
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.plan import CC_FIXED, CC_NONE
 from fabemu.recorded.source import Source

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
+from fabemu.deferred import dataclass
 from fabemu.trace import dictionary_column, integer_column
 
 COLUMNS = ("time_ps", "kind", "node", "port")

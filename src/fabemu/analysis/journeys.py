@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.plan import NONE, VERB_READ, Plan
 from fabemu.recorded.frames import Frames
 from fabemu.recorded.transport import PSN_BITS, Messages

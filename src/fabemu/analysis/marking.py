@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fabemu.analysis.paths import Paths, data_paths
 from fabemu.analysis.rates import QUEUE_PAIRS, Rates, rates
 from fabemu.analysis.sampling import Samples
 from fabemu.columns import described_schema
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.lint.subject import NEVER_MARK_BYTES
 from fabemu.plan import NONE

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.lint.path import chosen_later, hops
 from fabemu.plan import NONE, VERB_READ, Plan
 

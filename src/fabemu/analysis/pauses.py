@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from fabemu.deferred import dataclass
 from fabemu.trace import NONE, dictionary_column, integer_column
 
 COLUMNS = (

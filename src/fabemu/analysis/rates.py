@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from fabemu.analysis.batches import Names, Rows, again, integers
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 
 QUEUE_PAIRS = 256

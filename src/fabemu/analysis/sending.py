@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.analysis.intervals import Cover
 from fabemu.analysis.journeys import Asked, Journeys
+from fabemu.deferred import dataclass
 from fabemu.plan import NONE, VERB_READ, Plan
 from fabemu.recorded.frames import Frames
 from fabemu.recorded.transport import Messages

@@ -10,7 +10,7 @@ the same egress port, so they are one storm too, whose cause is the host's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fabemu.analysis.pauses import ancestry, lengths_ps
 from fabemu.analysis.victims import COLUMNS as FLOW_COLUMNS
 from fabemu.analysis.victims import Culprits, Messages, Victims, culprits, messages_of, victims
 from fabemu.columns import number_array
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.recorded.source import Source
 from fabemu.run_directory import plain

@@ -8,7 +8,6 @@ collective exactly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from fabemu.analysis.batches import Names, again, integers
 from fabemu.analysis.kernel import compiled
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.trace import NONE

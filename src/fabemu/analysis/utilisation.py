@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
 from fabemu.analysis.sampling import lengths_ps
+from fabemu.deferred import dataclass
 from fabemu.trace import dictionary_column, float_column, integer_column
 
 COLUMNS = (

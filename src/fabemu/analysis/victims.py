@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from fabemu.analysis.intervals import Int64s, ragged, united
 from fabemu.analysis.paths import Paths
+from fabemu.deferred import dataclass
 from fabemu.trace import NONE, dictionary_column, integer_column
 
 COLUMNS = (

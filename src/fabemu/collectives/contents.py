@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fabemu.collectives.exchange import staged_offsets
 from fabemu.collectives.extent import extents
 from fabemu.collectives.schedule import INPUT, OUTPUT, STAGING
+from fabemu.deferred import dataclass
 
 ALL_RANKS = -1
 """Origin of a range that is the sum over all ranks."""

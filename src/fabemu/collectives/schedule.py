@@ -6,11 +6,13 @@ Everything here is vectorised. A schedule knows ranks, bytes and order, nothing 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from fabemu.deferred import dataclass
 
 INPUT, OUTPUT, STAGING = 0, 1, 2
 """Buffers of a rank. Collectives that work in place use `INPUT` alone; data that a rank passes on lies in `STAGING`."""

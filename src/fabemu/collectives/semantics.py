@@ -8,13 +8,13 @@ later, and nothing but the declared waits orders transfers.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.collectives.contents import ALL_RANKS, Contents, Promise
 from fabemu.collectives.schedule import BUFFERS, Schedule
+from fabemu.deferred import dataclass
 
 MANNERS = ("random", "newest", "starts first")
 """How a run orders what may happen: at random; the newest transfer goes on first, so that old ones linger between

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 
 from fabemu.comparison.groups import Group
 from fabemu.comparison.significance import LEVEL, Assessment, Design, assess, design
+from fabemu.deferred import dataclass
 from fabemu.headline import Figure
 
 Direction = Literal["better", "worse", "changed", "same", "unknown"]

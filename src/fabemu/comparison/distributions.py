@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.analysis.fct import COLUMNS, completion_times
 from fabemu.comparison.groups import Group
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.result import Run
 from fabemu.trace import dictionary_column, read_table, table_path

@@ -6,10 +6,10 @@ import difflib
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from fabemu.comparison.changes import Row
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.headline import NUMBERS
 from fabemu.units import UnitError, parse_bytes, parse_rate_bps, parse_ratio, parse_time_ps

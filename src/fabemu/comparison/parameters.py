@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fabemu.comparison.groups import Group
+from fabemu.deferred import dataclass
 from fabemu.scenario.write import toml_key, toml_value
 
 _DIGEST_SHOWN = 12

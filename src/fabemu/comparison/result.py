@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 from fabemu.comparison.changes import Row, json_number
@@ -12,6 +12,7 @@ from fabemu.comparison.groups import Group
 from fabemu.comparison.limits import Verdict, judge, read_limit
 from fabemu.comparison.parameters import Parameter
 from fabemu.comparison.significance import Design
+from fabemu.deferred import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

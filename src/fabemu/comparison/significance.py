@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fabemu.deferred import dataclass
 
 EXACT_MAX = 200_000
 """Most permutations that are enumerated; of more, as many are drawn."""

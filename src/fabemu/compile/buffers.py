@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from fabemu.compile.credit import refuse_wrong_credits
 from fabemu.compile.rows import group_rows
 from fabemu.compile.wiring import Wiring
+from fabemu.deferred import dataclass
 from fabemu.errors import Problem, ScenarioError
 from fabemu.headroom import headroom_bound_bytes, ns3_headroom_bytes
 from fabemu.plan import NONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fabemu.compile.soundness import check_operations, check_order
 from fabemu.compile.traffic import compile_traffic
 from fabemu.compile.unreachable import SHOWN_MAX, unreachable_messages
 from fabemu.compile.wiring import Wiring, wire
+from fabemu.deferred import dataclass
 from fabemu.errors import Problem, ScenarioError
 from fabemu.hashing import STREAM_ECMP, hash64, low32
 from fabemu.ideal import ideal_completion_ps

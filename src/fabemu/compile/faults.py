@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fabemu.compile.buffers import NEVER_MARK_BYTES, FrameLimits
 from fabemu.compile.routes import Detour, Tables, compile_routes
 from fabemu.compile.wiring import CREDIT_REFRESH_AUTO, Wiring
+from fabemu.deferred import dataclass
 from fabemu.errors import Problem, ScenarioError
 from fabemu.plan import (
     ACTION_ECN,

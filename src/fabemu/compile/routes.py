@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile.paths import fabric_routes
 from fabemu.compile.wiring import Wiring
+from fabemu.deferred import dataclass
 from fabemu.errors import Problem, ScenarioError
 from fabemu.plan import NONE, ROUTE_SET_BASE
 from fabemu.routing import GROUPS_MAX, TABLE_ENTRIES_MAX, Routes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.errors import Problem, ScenarioError
 from fabemu.routing import Ports, cable_ports, port_table
 from fabemu.scenario.device import Link

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from fabemu.cost.fluid import Flows, flow_through
 from fabemu.cost.memory import USABLE, Memory, memory_of
 from fabemu.cost.traffic import Floats, Traffic, traffic_of
+from fabemu.deferred import dataclass
 from fabemu.plan import (
     ACTION_LINK_DOWN,
     ACTION_LOSS,

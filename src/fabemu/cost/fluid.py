@@ -8,12 +8,11 @@ control leaves unused is not known either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.cost.traffic import Floats, Ints, Traffic
+from fabemu.deferred import dataclass
 from fabemu.plan import FOREVER_PS, NONE, Plan
 
 STEPS = 100

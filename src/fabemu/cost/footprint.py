@@ -5,10 +5,11 @@ The only module of this package that imports the core, and only when it is asked
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
+from fabemu.deferred import dataclass
 from fabemu.plan import ACTION_RECEIVER, ACTION_STORM, OP_SCALE_UP, SCHEDULER_CREATION, VERB_READ, Plan
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
 
 import numpy as np
 
 from fabemu.cost.estimate import Cost
+from fabemu.deferred import dataclass
 from fabemu.plan import FOREVER_PS
 
 _KEPT = 256  # looks back

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fabemu.cost.admission import WARN_SHARE
 from fabemu.cost.estimate import Cost, Estimate
 from fabemu.cost.machine import Room, size_text
+from fabemu.deferred import dataclass
 from fabemu.report import duration_text, time_text
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from fabemu.deferred import dataclass
 
 _GROUPS = Path("/sys/fs/cgroup")
 _PROCESS = Path("/proc/self")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from fabemu.cost.fluid import Flows
 from fabemu.cost.footprint import counts_of, footprint, struct_bytes
 from fabemu.cost.traffic import Floats, Traffic
+from fabemu.deferred import dataclass
 from fabemu.ideal import data_frame_bytes
 from fabemu.plan import BALANCE_FLOWLET, BALANCE_LEAST_LOADED_FLOW, CC_FIXED, CC_NONE, Plan
 

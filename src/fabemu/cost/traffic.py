@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.hashing import hash64, low32
 from fabemu.ideal import data_frame_bytes
 from fabemu.lint.path import hops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fabemu.columns import number_values
 from fabemu.compile import Compiled
 from fabemu.compile.traffic import source_ports
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.export import frame, pcapng
 from fabemu.export.addresses import ipv4, mac, refuse_too_many, tunnel_ipv4

@@ -6,12 +6,12 @@ InfiniBand Architecture, volume 1, chapter 9 (transport headers) and annex A17 (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.export.addresses import PFC_DESTINATION, QP_NUMBER_FIRST, ROCE_PORT, VXLAN_PORT
 from fabemu.export.icrc import icrc
 

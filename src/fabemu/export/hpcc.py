@@ -7,7 +7,6 @@ line of ``fct.txt`` when the last byte is acknowledged, `get_pfc` one of ``pfc.t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from fabemu.compile import Compiled
 from fabemu.compile.traffic import source_ports
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError, OutputError
 from fabemu.export.output import refuse_existing, replacing
 from fabemu.ideal import ideal_paths

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile import Compiled
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.plan import FOREVER_PS
 from fabemu.units import format_time

@@ -12,12 +12,13 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.export.output import replacing
 from fabemu.plan import FOREVER_PS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fabemu.analysis import fct
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.figures.canvas import LEGEND_BELOW, blank, literal, nothing, short
 from fabemu.figures.palette import INK, MUTED, SERIES

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.figures.canvas import blank, literal
 from fabemu.figures.devices import devices_of

@@ -6,11 +6,10 @@ and tier, and at last neighbours of one tier, in blocks, until few enough links 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.figures.devices import Devices
 
 HOSTS_SHOWN = 128

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.figures.folding import Folded
 
 _RING = 0.86  # radius of the switches on a ring, of 1 for their hosts

@@ -7,13 +7,13 @@ time the sum. Over classes the use is the sum, the queue the sum, and the paused
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.analysis.sampling import lengths_ps
+from fabemu.deferred import dataclass
 from fabemu.result import Run
 from fabemu.trace import dictionary_column, float_column, integer_column, read_table, table_path
 

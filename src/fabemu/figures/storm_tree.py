@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from fabemu.analysis.storms import Storm, storms
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.figures.canvas import blank, literal, nothing, short
 from fabemu.figures.palette import GROUND, INK, MUTED, OUTLINE, PAUSE, PAUSED

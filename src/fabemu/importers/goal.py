@@ -6,12 +6,12 @@ Group Operation Assembly Language (Hoefler, Siebert & Lumsdaine, ICPP 2009); doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.importers.goal_text import (
     CALC,
     END,

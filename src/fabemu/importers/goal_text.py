@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 
 SEND, RECV, CALC, REQUIRES, IREQUIRES, NUM_RANKS, RANK, END, WRONG = range(9)

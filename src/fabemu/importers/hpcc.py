@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError, OutputError
 from fabemu.importers.hpcc_config import CC_DCQCN, EcnPoint, HpccConfig, default_config, read_config
 from fabemu.importers.hpcc_flows import HpccFlows, read_flows

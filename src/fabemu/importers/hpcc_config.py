@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from fabemu.deferred import dataclass
 from fabemu.importers.hpcc_lines import Line, rate_bps, read_lines, time_ns, whole
 from fabemu.units import LIMIT, format_rate
 

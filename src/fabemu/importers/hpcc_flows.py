@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from fabemu.deferred import dataclass
 from fabemu.importers.hpcc_lines import Line, counted, read_lines, time_ns, whole
 from fabemu.importers.hpcc_topology import HpccTopology
 

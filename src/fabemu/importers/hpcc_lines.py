@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.scenario.quantity import RATE_LIMIT_BPS
 

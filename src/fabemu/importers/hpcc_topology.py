@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from fabemu.deferred import dataclass
 from fabemu.importers.hpcc_lines import Line, counted, rate_bps, read_lines, time_ns, whole
 from fabemu.scenario.quantity import DEVICES_MAX
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fabemu.deferred import dataclass
 from fabemu.importers.sonic_switch import DSCPS, PRIORITIES, SonicSwitch, usual
 
 _CNP_DSCP = 48

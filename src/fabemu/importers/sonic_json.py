@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 
 FILE_BYTES_MAX = 64 * 2**20

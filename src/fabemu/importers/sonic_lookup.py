@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.importers.sonic_json import read_text
 from fabemu.importers.sonic_switch import Binding, Profile, SonicSwitch

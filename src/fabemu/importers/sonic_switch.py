@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.importers.sonic_json import Fault, Keys, SonicTables, key_path, read_tables
 

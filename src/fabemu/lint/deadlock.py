@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.cycle import components, on_cycles, shortest_cycle
+from fabemu.deferred import dataclass
 from fabemu.lint.finding import Finding, Rule
 from fabemu.lint.reach import Dependencies, Words, demand_by_class, dependencies, everything, routed
 from fabemu.lint.subject import Subject

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from fabemu.deferred import dataclass
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.headroom import SHORT, short_headrooms
 from fabemu.lint.pausing import CROSSED, LOSSY, OFF, hops_without, mapped_hops

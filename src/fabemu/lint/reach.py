@@ -6,11 +6,10 @@ that node; every equal-cost next hop may be taken, whatever the hash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.plan import NONE, ROUTE_SET_BASE, VERB_READ, Plan
 
 Words = NDArray[np.uint64]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile import Compiled
+from fabemu.deferred import dataclass
 from fabemu.plan import VERB_READ, Plan
 from fabemu.scenario.model import Scenario
 from fabemu.scenario.scale_up import SCALE_UP_TIER

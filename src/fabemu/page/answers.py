@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fabemu.analysis.alarms import Incident
@@ -13,6 +12,7 @@ from fabemu.analysis.health import Health, examine
 from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.steps import TrainingSteps
 from fabemu.analysis.storms import Storm, storms
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.recorded.source import Source
 from fabemu.report import Summary, count_text, deadlock_text, severity_counts, summarise, time_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fabemu.columns import number_values
+from fabemu.deferred import dataclass
 from fabemu.ideal import wire_ps
 from fabemu.plan import Plan
 from fabemu.recorded.transport import Messages, PacketNumbers

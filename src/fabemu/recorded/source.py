@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fabemu.compile import Compiled, compile_plan
+from fabemu.deferred import dataclass
 from fabemu.errors import FabemuError, InputError
 from fabemu.run_directory import SCENARIO_FILE, check_schema_version, read_info
 from fabemu.scenario import Scenario, load_scenario

@@ -1,9 +1,7 @@
 """Scenario tables of frames, links, switches and NICs, with their tiers and overrides."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, Field, Strict, model_validator
 
@@ -301,7 +299,7 @@ class Pfc(Table):
                 yield ("by_link", index, "length"), text
             seen.add((item.rate, item.length))
 
-    def at_link(self, rate_bps: int, delay_ps: int) -> Pfc:
+    def at_link(self, rate_bps: int, delay_ps: int) -> Self:
         """Parameters of a port of this rate, whose cable has this delay."""
         entries = sorted((item for item in self.by_link if item.rate == rate_bps), key=lambda item: item.delay_ps)
         if not entries:
@@ -443,7 +441,7 @@ class CongestionControl(SelfOverlaid):
         if self.rate_min < RATE_MIN_LIMIT_BPS:
             yield ("rate_min",), "must be at least 1kbps"
 
-    def overlaid(self, over: BaseModel) -> CongestionControl:
+    def overlaid(self, over: BaseModel) -> Self:
         """Lay a partial table over this one; a preset given there brings all its values."""
         given = {key: getattr(over, key) for key in type(over).model_fields if getattr(over, key) is not None}
         start = CongestionControl(preset=given["preset"], kind=self.kind) if "preset" in given else self

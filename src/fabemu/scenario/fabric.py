@@ -1,17 +1,15 @@
 """Scenario tables of the topologies; which switches and cables they give is the business of `fabemu.topology`."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
+from fabemu.deferred import dataclass
 from fabemu.scenario.quantity import DEVICES_MAX, Count, Devices, Flag, Length, Rate, Ratio, Text, Time
 from fabemu.scenario.table import Broken, Table, optional
 

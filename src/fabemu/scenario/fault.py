@@ -1,7 +1,5 @@
 """Scenario tables of faults and of how routing reacts to them; what they make of the fabric is compiled elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Scenario tables of what watches a lossless fabric, and of hosts that hold it up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Scenario tables of jobs: which GPUs belong together, from when on, and which of them are slow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 

@@ -5,11 +5,9 @@ annotation); a word such as "auto" stays that word. `class` is a keyword in Pyth
 workload's `class` is `class_name`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
@@ -379,7 +377,7 @@ class Scenario(Table):
         yield from scenario_rules(parts, dict(enumerate(self.workload)))
 
     @model_validator(mode="after")
-    def _name_workloads(self) -> Scenario:
+    def _name_workloads(self) -> Self:
         """Fill in the labels and classes that the workloads leave open."""
         kinds = [item.kind for item in self.workload if item.label is None]
         taken = {item.label for item in self.workload}
@@ -558,7 +556,7 @@ class Scenario(Table):
             self._resolved[key] = make()
         return self._resolved[key]
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Scenario:
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy with some values replaced, unchecked, as pydantic does; what was derived from them is derived anew."""
         copy = super().model_copy(update=update, deep=deep)
         for key in ("_resolved", "_link_overrides", "_switch_overrides", "_nic_overrides"):

@@ -1,7 +1,5 @@
 """What the tables of all workloads have in common: who takes part, when, and how."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -6,8 +6,9 @@ Values are written as in a scenario file, so that one parser serves both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from fabemu.deferred import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ takes effect; what is wrong is reported where it is written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import BaseModel
 
+from fabemu.deferred import dataclass
 from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.device import Switch
 from fabemu.scenario.model import default_classes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from fabemu import units
+from fabemu.deferred import dataclass
 
 RATE_LIMIT_BPS = 10**14
 """No port is faster than 100 Tb/s: it keeps products of bytes and 8e12 over the rate meaningful."""

@@ -1,7 +1,5 @@
 """Scenario table of the scale-up network: what joins the GPUs of one node besides the fabric."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 

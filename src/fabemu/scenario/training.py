@@ -1,7 +1,5 @@
 """Scenario tables of training: the shape of a model, how it is spread over GPUs, and what a step of it does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Scenario tables of the workloads; which flows they give is the business of `fabemu.workload`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 

@@ -6,12 +6,13 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.sweeps.points import Point, SweepPlan
 from fabemu.sweeps.store import COSTS, PART_ROWS, RESULTS, RUNS, open_directory, part_path, write_whole

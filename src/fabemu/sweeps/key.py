@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.scenario.load import apply_overrides
 from fabemu.scenario.problems import table_at

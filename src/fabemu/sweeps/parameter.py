@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.scenario.load import read_value
 from fabemu.scenario.write import toml_value

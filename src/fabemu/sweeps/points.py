@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError, ScenarioError
 from fabemu.scenario import load_scenario, scenario_from_dict
 from fabemu.scenario.load import apply_overrides

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.headline import FIGURES, HEADLINE
 from fabemu.report import bytes_text, count_text, time_text

@@ -14,11 +14,12 @@ import operator
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.headline import check_figure
 from fabemu.sweeps.key import Key

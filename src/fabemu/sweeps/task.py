@@ -6,10 +6,11 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fabemu.deferred import dataclass
 from fabemu.errors import EngineFault, FabemuError, InputError, ScenarioError
 
 if TYPE_CHECKING:

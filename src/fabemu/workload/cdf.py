@@ -10,12 +10,12 @@ from __future__ import annotations
 import csv
 import difflib
 import math
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
+from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 
 BUILTIN = {

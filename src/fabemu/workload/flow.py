@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 import numpy as np
 
+from fabemu.deferred import dataclass
 from fabemu.errors import ScenarioError
 from fabemu.plan import VERB_WRITE
 

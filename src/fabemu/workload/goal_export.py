@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.errors import ScenarioError
 from fabemu.plan import OP_RECV, VERB_READ
 from fabemu.units import format_time

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.plan import OP_CALC, OP_RECV, VERB_WRITE
 from fabemu.workload.flow import NONE, FlowTable, concatenate, flow_table, refuse_too_many, refuse_wrapping
 

@@ -9,8 +9,7 @@ looked up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fabemu.deferred import dataclass
 from fabemu.scenario.training import ModelShape
 
 BACKWARD = 2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fabemu.deferred import dataclass
 from fabemu.scenario.training import Training
 from fabemu.workload.communicator import Communicator
 from fabemu.workload.line import Ends, Line, Stream

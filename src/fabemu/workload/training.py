@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.deferred import dataclass
 from fabemu.scenario.training import Training
 from fabemu.units import LIMIT
 from fabemu.workload.communicator import Communicator, GroupError, Ledger

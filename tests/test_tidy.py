@@ -44,7 +44,7 @@ WRITTEN = sorted(
 def table(heading: str) -> dict[str, int]:
     """Level by name, of the table under a heading of ARCHITECTURE."""
     section = ARCHITECTURE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (\d+) \| `([\w.]+)` \| .+ \|$", section, re.MULTILINE)
+    rows = re.findall(r"^\| (-?\d+) \| `([\w.]+)` \| .+ \|$", section, re.MULTILINE)
     names = [name for _, name in rows]
     assert len(names) == len(set(names)), f"{heading}: listed twice"
     return {name: int(level) for level, name in rows}

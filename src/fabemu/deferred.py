@@ -1,9 +1,9 @@
 """Dataclasses that cost next to nothing until the first object of the class is made.
 
-`dataclasses.dataclass` writes source text for up to six methods of every class and has it compiled, some 0.3 ms a class;
-a command imports a hundred classes and uses a third of them. Here `__init__` is compiled when it is first called, since
-it has to be fast, and the other methods look at the fields. Classes are the same as those of the standard decorator with
-the same options, and to a type checker it is that decorator.
+`dataclasses.dataclass` writes source text for up to six methods of every class and has it compiled, some 0.3 ms a
+class; a command imports a hundred classes and uses a third of them. Here `__init__` is compiled when it is first
+called, since it has to be fast, and the other methods look at the fields. Classes are the same as those of the standard
+decorator with the same options, and to a type checker it is that decorator.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.distinct import distinct
 from fabemu.plan import OP_CALC, OP_SCALE_UP, Plan
 from fabemu.trace import ALGORITHMS, COLLECTIVES, NONE, PURPOSES
 from fabemu.workload.graph import OperationGraph, StepTrack
@@ -150,7 +151,7 @@ def job_rows(
     return {
         "job": np.arange(count),
         "ranks": ranks,
-        "nodes": np.array([len(np.unique(host_node[job.hosts])) for job in jobs]),
+        "nodes": np.array([len(distinct(host_node[job.hosts])) for job in jobs]),
         "start_ps": start_ps,
         "end_ps": last_ps,
         "completion_ps": completion_ps,

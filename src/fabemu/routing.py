@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.deferred import dataclass
+from fabemu.distinct import distinct
 from fabemu.errors import ScenarioError
 from fabemu.plan import NONE, ROUTE_LOCAL, ROUTE_NONE, ROUTE_SET_BASE
 
@@ -200,7 +201,7 @@ def _switch_distances(
     switch_count = ports.node_count - host_count
     distance = np.full((switch_count, group_count), UNREACHED, dtype=np.int32)
     peer_node = ports.peer_node
-    neighbourhoods = [(step, *_neighbours(ports, up & (cost == step))) for step in np.unique(cost[up]).tolist()] or [
+    neighbourhoods = [(step, *_neighbours(ports, up & (cost == step))) for step in distinct(cost[up]).tolist()] or [
         (1, *_neighbours(ports, up))
     ]
     step_max = neighbourhoods[-1][0]
@@ -249,7 +250,7 @@ def _neighbours(
     switch_count = ports.node_count - host_count
     # Distinct pairs of neighbouring switches, by the first of the pair: parallel cables count once here.
     between = (ports.port_node >= host_count) & (ports.peer_node >= host_count) & usable
-    pairs = np.unique(
+    pairs = distinct(
         (ports.port_node[between].astype(np.int64) - host_count) * max(1, switch_count)
         + (ports.peer_node[between] - host_count)
     )

@@ -18,6 +18,7 @@ HEAVY = {"pandas", "scipy", "numba", "matplotlib", "dask", "distributed", "optun
     "pyarrow.dataset",
     "pyarrow.parquet",
     "pyarrow.csv",
+    "numpy.ma",
 }
 OF_A_RUN = {"numpy", "pyarrow", "pydantic", "fabemu.simulate", "fabemu.scenario"}
 
@@ -32,13 +33,33 @@ with open(sys.argv[1], "w") as file:
     json.dump([code, sorted(sys.modules)], file)
 """
 
+# Classes of fabemu that the standard decorator made, which compiles all their methods at once.
+COMPILED = """
+import dataclasses, json, sys
+from fabemu.cli import main
+try:
+    main(sys.argv[2:])
+except SystemExit:
+    pass
+found = {
+    f"{name}.{key}"
+    for name, module in list(sys.modules.items())
+    if name.startswith("fabemu.")
+    for key, value in vars(module).items()
+    if isinstance(value, type) and value.__module__ == name and dataclasses.is_dataclass(value)
+    if value.__dataclass_params__.init
+}
+with open(sys.argv[1], "w") as file:
+    json.dump([0, sorted(found)], file)
+"""
 
-def loaded(tmp_path: Path, *arguments: str) -> set[str]:
-    """Modules that are there after the command has ended."""
+
+def loaded(tmp_path: Path, *arguments: str, program: str = PROGRAM) -> set[str]:
+    """Modules that are there after the command has ended, or what else the program looks for."""
     found = tmp_path / "modules.json"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(found), *arguments],
+        [sys.executable, "-c", program, str(found), *arguments],
         env=environment,
         capture_output=True,
         check=True,
@@ -69,6 +90,16 @@ def test_run_needs_numpy_arrow_and_pydantic_alone(tmp_path: Path, scenario: str,
     assert not HEAVY & modules
     # The progress bar is for terminals, the rules of SONiC for SONiC.
     assert not {"rich", "fabemu.lint.sonic", "fabemu.sweeps", "fabemu.importers"} & modules
+
+
+def test_dataclasses_of_a_run_compile_nothing_before_they_are_used(tmp_path: Path) -> None:
+    arguments = ["run", str(SCENARIOS / "smoke/two-hosts.toml"), "-o", str(tmp_path / "run")]
+    assert not loaded(tmp_path, *arguments, program=COMPILED), "take `dataclass` from fabemu.deferred"
+
+
+def test_check_needs_no_more_than_a_run(tmp_path: Path) -> None:
+    modules = loaded(tmp_path, "check", str(SCENARIOS / "smoke/two-hosts.toml"))
+    assert not (HEAVY | {"rich", "fabemu.lint.sonic", "fabemu.sweeps", "fabemu.importers"}) & modules
 
 
 def test_package_alone_imports_nothing(tmp_path: Path) -> None:

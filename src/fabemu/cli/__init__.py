@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _start_lightly() -> None:
     """Spare a short command what only long ones can gain from."""
-    # Imports make some hundred thousand objects and hardly any garbage: looking through them again and again finds none.
+    # Imports make some hundred thousand objects and hardly any garbage: looking for it again and again finds none.
     gc.set_threshold(200_000, 30, 30)
     # Nor does looking through all of them when the process ends; its memory goes back as a whole.
     atexit.register(gc.freeze)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fabemu.compile.wiring import Wiring
+from fabemu.distinct import distinct
 from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.device import Switch
 from fabemu.scenario.model import Scenario
@@ -31,7 +32,7 @@ def refuse_wrong_credits(
         return
     problems: list[Problem] = []
     small = np.flatnonzero(limited & (wiring.credit_bytes < largest_bytes))
-    for size in np.unique(wiring.credit_bytes[small]).tolist():
+    for size in distinct(wiring.credit_bytes[small]).tolist():
         names = [wiring.names[port] for port in small.tolist() if wiring.credit_bytes[port] == size]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         message = (

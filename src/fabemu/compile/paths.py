@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile.wiring import Wiring
+from fabemu.distinct import distinct
 from fabemu.errors import Problem, ScenarioError
 from fabemu.plan import NONE
 from fabemu.routing import GROUPS_MAX, TABLE_ENTRIES_MAX, Routes, shortest_paths
@@ -108,7 +109,7 @@ def _inside_nodes(fabric: Fabric, wiring: Wiring, routes: Routes) -> Routes:
     own = np.flatnonzero(wiring.scale_up & (ports.port_node < hosts))
     own = own[routes.node_route_row[ports.port_node[own]] != NONE]
     host = ports.port_node[own]
-    for server in np.unique(fabric.host_node[host]).tolist():
+    for server in distinct(fabric.host_node[host]).tolist():
         inside = fabric.host_node[host] == server
         columns = routes.host_group[fabric.host_node == server]
         table[np.ix_(routes.node_route_row[host[inside]], columns)] = own[inside].astype(np.int32)[:, None]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fabemu.compile.paths import fabric_routes
 from fabemu.compile.wiring import Wiring
 from fabemu.deferred import dataclass
+from fabemu.distinct import distinct
 from fabemu.errors import Problem, ScenarioError
 from fabemu.plan import NONE, ROUTE_SET_BASE
 from fabemu.routing import GROUPS_MAX, TABLE_ENTRIES_MAX, Routes
@@ -172,7 +173,7 @@ def _refuse_circles(fabric: Fabric, wiring: Wiring, routes: Routes, detours: Seq
     node_of_row = np.full(len(routes.route), NONE, dtype=np.int64)
     has_row = routes.node_route_row >= 0
     node_of_row[routes.node_route_row[has_row]] = np.flatnonzero(has_row)
-    touched = np.unique(routes.host_group[np.concatenate([item.hosts for item in detours])])
+    touched = distinct(routes.host_group[np.concatenate([item.hosts for item in detours])])
     for group in touched.tolist():
         following: dict[int, set[int]] = {}
         for node, entry in zip(node_of_row.tolist(), routes.route[:, group].tolist(), strict=True):

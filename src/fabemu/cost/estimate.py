@@ -12,6 +12,7 @@ from fabemu.cost.fluid import Flows, flow_through
 from fabemu.cost.memory import USABLE, Memory, memory_of
 from fabemu.cost.traffic import Floats, Traffic, traffic_of
 from fabemu.deferred import dataclass
+from fabemu.distinct import distinct
 from fabemu.plan import (
     ACTION_LINK_DOWN,
     ACTION_LOSS,
@@ -268,7 +269,7 @@ def _in_buffers(plan: Plan, traffic: Traffic, flows: Flows) -> tuple[float, floa
     frame_bits = float((traffic.wire_bits.sum()) / max(1, traffic.packets.sum()))
     ahead_packets = float(ahead.sum()) * traffic.weight / frame_bits
     ports = traffic.ports[ahead > 0]
-    nodes = np.unique(plan.port_node[ports[ports < plan.port_count]])
+    nodes = distinct(plan.port_node[ports[ports < plan.port_count]])
     switches = nodes[nodes >= plan.host_count] - plan.host_count
     room_packets = float(plan.switch_buffer_bytes[switches].sum()) * USABLE * 8 / frame_bits
     packets = min(ahead_packets, room_packets)

@@ -13,6 +13,7 @@ from fabemu.cost.fluid import Flows
 from fabemu.cost.footprint import counts_of, footprint, struct_bytes
 from fabemu.cost.traffic import Floats, Traffic
 from fabemu.deferred import dataclass
+from fabemu.distinct import distinct
 from fabemu.ideal import data_frame_bytes
 from fabemu.plan import BALANCE_FLOWLET, BALANCE_LEAST_LOADED_FLOW, CC_FIXED, CC_NONE, Plan
 
@@ -198,14 +199,14 @@ def _queue_bytes(plan: Plan, traffic: Traffic, flows: Flows, packet_bytes: int) 
 
 def _passed(plan: Plan, traffic: Traffic) -> np.ndarray:
     """Nodes by which data pass."""
-    ports = np.unique(traffic.ports)
-    nodes: np.ndarray = np.unique(plan.port_node[ports[ports < plan.port_count]])
+    ports = distinct(traffic.ports)
+    nodes: np.ndarray = distinct(plan.port_node[ports[ports < plan.port_count]])
     return nodes
 
 
 def _account_bytes(plan: Plan, traffic: Traffic, most: int) -> int:
     """Accounts of the pairs of ports that queue pairs use; a page at the least for each port in use."""
-    ports = int(np.count_nonzero(np.unique(traffic.ports) < plan.port_count))
+    ports = int(np.count_nonzero(distinct(traffic.ports) < plan.port_count))
     return min(most, ports * 4096)
 
 

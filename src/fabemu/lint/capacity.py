@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.distinct import distinct
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.reach import carried, demand, routed
 from fabemu.lint.subject import Subject
@@ -108,13 +109,13 @@ def _levels(subject: Subject) -> NDArray[np.int64]:
     """(N,) links from a switch to the nearest switch with hosts; -1 for hosts and for what no host reaches."""
     plan = subject.plan
     level = np.full(plan.node_count, -1, dtype=np.int64)
-    beside = np.unique(plan.port_node[(subject.peer_node < plan.host_count) & (plan.port_node >= plan.host_count)])
+    beside = distinct(plan.port_node[(subject.peer_node < plan.host_count) & (plan.port_node >= plan.host_count)])
     level[beside] = 0
     queue = deque(beside.tolist())
     while queue:
         node = queue.popleft()
         peers = subject.peer_node[plan.node_port_start[node] : plan.node_port_start[node + 1]]
-        for peer in np.unique(peers[(peers >= plan.host_count) & (level[peers] < 0)]).tolist():
+        for peer in distinct(peers[(peers >= plan.host_count) & (level[peers] < 0)]).tolist():
             level[peer] = level[node] + 1
             queue.append(peer)
     return level

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fabemu.deferred import dataclass
+from fabemu.distinct import distinct
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.headroom import SHORT, short_headrooms
 from fabemu.lint.pausing import CROSSED, LOSSY, OFF, hops_without, mapped_hops
@@ -88,7 +89,7 @@ def _states(plan: Plan, action: int) -> Iterator[tuple[int, Plan]]:
         ACTION_HEADROOM: ("pq_headroom_bytes",),
     }[action]
     arrays = {name: getattr(plan, name).copy() for name in names}
-    for time_ps in np.unique(plan.action_time_ps[chosen]).tolist():
+    for time_ps in distinct(plan.action_time_ps[chosen]).tolist():
         for at in chosen[plan.action_time_ps[chosen] == time_ps].tolist():
             target, mask, value = int(plan.action_target[at]), int(plan.action_mask[at]), int(plan.action_value[at])
             # The mask of a map is a class by its number, of all others one bit a class.

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabemu.compile.rows import group_rows
+from fabemu.distinct import distinct
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.path import hops
 from fabemu.lint.subject import NEVER_MARK_BYTES, Subject, count, shown
@@ -222,12 +223,12 @@ def _congested_ports(subject: Subject, item: int) -> NDArray[np.int64]:
     for hop, (active, port) in enumerate(hops(plan, src, dst, plan.qp_hash[qps])):
         if hop:  # the first port is the host's own
             crossed = plan.port_peer[before[active]].astype(np.int64) * plan.port_count + port
-            pairs = np.union1d(pairs, crossed)
+            pairs = distinct(np.concatenate([pairs, crossed]))
         before[active] = port
     ingress, egress = np.divmod(pairs, max(1, plan.port_count))
     inflow = np.zeros(plan.port_count, dtype=np.float64)
     np.add.at(inflow, egress, plan.port_rate_bps[ingress])
-    busy = np.unique(ingress[inflow[egress] > plan.port_rate_bps[egress]])
+    busy = distinct(ingress[inflow[egress] > plan.port_rate_bps[egress]])
     congested = np.zeros(switch_count, dtype=np.int64)
     np.add.at(congested, plan.port_node[busy] - plan.host_count, 1)
     return np.maximum(congested, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.distinct import distinct
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.reach import Words, carried, chosen_groups, everything, routed
 from fabemu.lint.subject import Subject
@@ -29,7 +30,7 @@ def polarised(subject: Subject) -> list[Finding]:
     """FB311."""
     plan, found = subject.plan, Grouped(ALIKE)
     size = _set_size(plan)
-    choosers = np.unique(plan.port_node[size > 1])
+    choosers = distinct(plan.port_node[size > 1])
     choosers = choosers[choosers >= plan.host_count]
     by_hash = np.zeros(plan.node_count, dtype=np.bool_)
     by_hash[plan.host_count :] = np.isin(plan.switch_balance, (BALANCE_ECMP, BALANCE_WEIGHTED))

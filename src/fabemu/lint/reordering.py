@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fabemu.distinct import distinct
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.reach import Words, carried, chosen_groups, group_words, routed
 from fabemu.lint.subject import Subject
@@ -41,7 +42,7 @@ def overtaken(subject: Subject) -> list[Finding]:
     table = routed(plan, 0)
     (carry,) = carried(plan, [table], impatient)
     divides = (carry & chosen_groups(plan, table)).any(axis=1) & (policy[plan.port_node] >= 0)
-    for node in np.unique(plan.port_node[divides]).tolist():
+    for node in distinct(plan.port_node[divides]).tolist():
         name = _DIVIDING[int(policy[node])]
         message = (
             f"load_balancing = {name} lets packets of one queue pair overtake each other, and {count} queue pairs of "

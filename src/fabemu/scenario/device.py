@@ -376,10 +376,10 @@ class Switch(Table):
     class_map: dict[str, Text] = optional(
         {}, description="classes whose frames the switch treats as those of another class: priority maps gone wrong"
     )
-    pfc: Pfc = optional(default_factory=Pfc, description="lossless classes")
-    lossy: Lossy = optional(default_factory=Lossy, description="lossy classes")
-    ecn: Ecn = optional(default_factory=Ecn, description="ECN marking")
-    watchdog: Watchdog = optional(default_factory=Watchdog, description="PFC watchdog of the lossless classes")
+    pfc: Pfc = optional(default_factory=dict, description="lossless classes")
+    lossy: Lossy = optional(default_factory=dict, description="lossy classes")
+    ecn: Ecn = optional(default_factory=dict, description="ECN marking")
+    watchdog: Watchdog = optional(default_factory=dict, description="PFC watchdog of the lossless classes")
     profile: Text | None = optional(
         None,
         description="file with a [switch] table, as `fabemu import sonic` writes it, for what the keys beside this one"
@@ -503,9 +503,9 @@ class Nic(Table):
         0, description="number on the wire of every QP's first packet; numbers wrap at 2^24"
     )
     receiver: Receiver = optional(
-        default_factory=Receiver, description="receive buffer of a host that does not keep up with its link"
+        default_factory=dict, description="receive buffer of a host that does not keep up with its link"
     )
-    cc: CongestionControl = optional(default_factory=CongestionControl, description="congestion control")
+    cc: CongestionControl = optional(default_factory=dict, description="congestion control")
 
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""

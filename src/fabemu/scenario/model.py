@@ -348,10 +348,10 @@ class Scenario(Table):
     )
     fabric: AnyFabric = Field(description="topology")
     scale_up: ScaleUp | None = optional(None, description="network of the GPUs of one node besides the fabric")
-    frames: Frames = optional(default_factory=Frames, description="frame sizes")
-    link: LinkTable = optional(default_factory=LinkTable, description="links")
-    switch: SwitchTable = optional(default_factory=SwitchTable, description="switches")
-    nic: NicTable = optional(default_factory=NicTable, description="network adapters of the hosts")
+    frames: Frames = optional(default_factory=dict, description="frame sizes")
+    link: LinkTable = optional(default_factory=dict, description="links")
+    switch: SwitchTable = optional(default_factory=dict, description="switches")
+    nic: NicTable = optional(default_factory=dict, description="network adapters of the hosts")
     classes: Annotated[tuple[TrafficClass, ...], AfterValidator(_check_classes)] = optional(
         default_factory=default_classes,
         alias="class",
@@ -361,10 +361,10 @@ class Scenario(Table):
         description="traffic, one or more", json_schema_extra={"minItems": 1}
     )
     job: tuple[Job, ...] = optional((), description="sets of GPUs that work together")
-    deadlock: Deadlock = optional(default_factory=Deadlock, description="checks for deadlocks")
-    routing: Routing = optional(default_factory=Routing, description="how routing reacts to links that go down or up")
+    deadlock: Deadlock = optional(default_factory=dict, description="checks for deadlocks")
+    routing: Routing = optional(default_factory=dict, description="how routing reacts to links that go down or up")
     fault: tuple[AnyFault, ...] = optional((), description="what goes wrong")
-    trace: Trace = optional(default_factory=Trace, description="what is recorded")
+    trace: Trace = optional(default_factory=dict, description="what is recorded")
 
     @model_validator(mode="before")
     @classmethod

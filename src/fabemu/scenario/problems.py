@@ -402,7 +402,7 @@ def _rules_of_valid_parts(data: dict[str, Any]) -> Iterator[Found]:
             if valid:
                 parts[name] = result
         elif not info.is_required():
-            parts[name] = info.get_default(call_default_factory=True)
+            parts[name] = _part_adapter(name).validate_python(info.get_default(call_default_factory=True))
     if "fabric" not in parts:
         # Its kind alone tells the tiers, but for a graph.
         fabric = select_table(inner_tables(Scenario.model_fields["fabric"].annotation), filled.get("fabric"))

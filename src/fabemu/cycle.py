@@ -7,6 +7,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.distinct import distinct
+
 Nodes = NDArray[np.int64]
 
 
@@ -40,7 +42,7 @@ def components(count: int, source: Nodes, target: Nodes) -> list[list[int]]:
     waiting: list[int] = []
     open_nodes: set[int] = set()
     found: list[list[int]] = []
-    for root in np.unique(source[alive]).tolist():
+    for root in distinct(source[alive]).tolist():
         if root in number:
             continue
         stack = [(root, start[root])]

@@ -140,6 +140,8 @@ def _start_lightly() -> None:
     atexit.register(gc.freeze)
     # Plugins of pydantic are for the programs that bring them; looking for them reads the metadata of every package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # NumPy's threads for products of matrices wait by spinning, and there are no such products.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _open_closed_streams() -> None:

@@ -19,7 +19,8 @@ from .heaps cimport timed_pop, timed_push
 from .ecmp cimport ecmp_port
 from .mmu cimport mmu_wants_xoff
 from .operation cimport SLOT_NEW, operation_done
-from .control cimport nic_send_control
+from .link cimport burst_t, burst_open
+from .control cimport host_burst_close, nic_send_control
 from .nic_send cimport nic_send_data, qp_sendable
 from .nic cimport host_arrival, host_run_timers, operation_post
 from .pfc cimport pending_push, pfc_apply, pfc_lower, pfc_raise, pfc_send
@@ -230,9 +231,12 @@ cdef inline void creation_host_transmit(engine_t* e, worker_t* w, creation_t* c,
     cdef int32_t finished = NONE
     cdef ps_t next_ps = FOREVER
     cdef qp_t* q
+    cdef burst_t burst
     if e.outboxes[<int64_t>port_id * e.plan.class_count].control.head != (
             e.outboxes[<int64_t>port_id * e.plan.class_count].control.tail):
-        nic_send_control(e, w, port, port_id, &e.outboxes[<int64_t>port_id * e.plan.class_count].control, now)
+        burst_open(e, &burst, port)
+        nic_send_control(e, w, &burst, port_id, &e.outboxes[<int64_t>port_id * e.plan.class_count].control, now)
+        host_burst_close(e, w, &burst, port_id)
         creation_started(e, c, port_id)
         return
     for step in range(1, count + 1):
@@ -262,7 +266,9 @@ cdef inline void creation_host_transmit(engine_t* e, worker_t* w, creation_t* c,
     if chosen != NONE:
         qps.last = chosen
         q = &host.qps[e.qp_slot[qps.qps[chosen]]]
-        nic_send_data(e, w, node, port, port_id, q.klass, e.qp_slot[qps.qps[chosen]], now)
+        burst_open(e, &burst, port)
+        nic_send_data(e, w, node, &burst, port_id, q.klass, e.qp_slot[qps.qps[chosen]], now)
+        host_burst_close(e, w, &burst, port_id)
         creation_started(e, c, port_id)
         return
     for position in range(qps.count):

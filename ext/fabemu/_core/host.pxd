@@ -3,20 +3,26 @@
 Owns      host_applies, host_visit; what is fetched ahead of a visit.
 Invariant arrivals of one link come in order, and a single port needs no order among ports; so the next event is the
           least of five times, and a tie of two goes by class. It leaves the very state that visiting by keys would.
+          What is sent in one visit is one burst.
 Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
 """
-from .types cimport int32_t, int64_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER
+from .types cimport (int32_t, int64_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER, KIND_ACK, KIND_DATA)
 from .packet cimport packet_t, packet_is_of_link
+from .plan cimport nic_profile_t
 from .state cimport engine_t, worker_t, host_t, outbox_t, port_t
 from .wake cimport events_count, wake_at
 from .operation cimport host_next_op_ps
 from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive
-from .nic cimport host_arrival, host_run_operations, host_run_timers, host_transmit
+from .link cimport burst_t, burst_open
+from .control cimport host_burst_close
+from .nic_usual cimport usual_acknowledgement, usual_data
+from .nic cimport (host_arrival, host_choose, host_next_choice_ps, host_run_operations, host_run_timers)
 
 
 cdef inline bint host_applies(const engine_t* e, int32_t node) noexcept nogil:
     """Whether this host may be stepped by itself: no option and no control action of the run can concern it."""
-    return (e.express_wanted and e.receivers == NULL and e.lanes == NULL and e.plan.action_count == 0
+    return (e.express_wanted and not e.plan.ns3_nic and e.receivers == NULL and e.lanes == NULL
+            and e.plan.action_count == 0
             and e.plan.node_port_start[node + 1] - e.plan.node_port_start[node] == 1)
 
 
@@ -72,7 +78,12 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     cdef ps_t now, arrival_ps, deferred_ps, other_ps
     cdef ps_t event_ps = 0
     cdef int64_t arrivals = 0
-    cdef int64_t events = 0
+    cdef int64_t usual = 0
+    cdef int64_t usual_bytes = 0
+    cdef outbox_t* boxes = &e.outboxes[<int64_t>port_id * e.plan.class_count]
+    cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
+    cdef burst_t burst
+    burst.port = NULL
     w.lone = True
     host.op_key_ps = host_next_op_ps(e, node)
     host.timer_key_ps = host.timers.entries[0].time_ps if host.timers.count > 0 else FOREVER
@@ -82,49 +93,50 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
             packet = &port.ring[port.head & port.mask]
             arrival_ps = packet.time_ps
         deferred_ps = FOREVER
+        other_ps = host.timer_key_ps if host.timer_key_ps < host.op_key_ps else host.op_key_ps
         if unlikely(port.pending_count > 0):
             deferred_ps = pfc_deferred_ps(e, port_id)
-        other_ps = host.timer_key_ps if host.timer_key_ps < host.op_key_ps else host.op_key_ps
-        if unlikely(deferred_ps < other_ps):
-            other_ps = deferred_ps
+            other_ps = deferred_ps if deferred_ps < other_ps else other_ps
         now = arrival_ps if arrival_ps < port.kick_ps else port.kick_ps
-        if other_ps < now:
-            now = other_ps
+        now = other_ps if other_ps < now else now
         if now >= limit_ps:
             break
-        if arrival_ps == now and unlikely(packet_is_of_link(packet)):
-            port.head += 1
-            arrivals += 1
-            events += 1
-            event_ps = now
-            pfc_receive(e, w, port, port_id, packet, now)
-        elif deferred_ps == now:
-            events += 1
-            event_ps = now
-            pfc_defer_over(e, w, port, port_id, now)
+        if unlikely(other_ps == now) and (arrival_ps > now or (
+                deferred_ps == now and not packet_is_of_link(packet))):
+            host_run_other(e, w, node, port, port_id, deferred_ps, now)
         elif arrival_ps == now:
             port.head += 1
             arrivals += 1
-            events += 1
             event_ps = now
-            host_arrival(e, w, node, port_id, packet, now)
-        elif host.timer_key_ps == now:
-            host_run_timers(e, w, node, now)
-        elif host.op_key_ps == now:
-            host_run_operations(e, w, node, now)
+            if (packet.kind == KIND_DATA and usual_data(e, host, nic, boxes, port, packet, now)) or (
+                    packet.kind == KIND_ACK and usual_acknowledgement(e, host, nic, packet, now)):
+                usual += 1
+                usual_bytes += packet.size
+                continue
+            if unlikely(packet_is_of_link(packet)):
+                pfc_receive(e, w, port, port_id, packet, now)
+            else:
+                host_arrival(e, w, node, port_id, packet, now)
         else:
-            host_transmit(e, w, node, port_id, now)
-            if port.busy_until_ps > now:
-                events += 1
-                event_ps = now
+            if burst.port == NULL:
+                burst_open(e, &burst, port)
+            port.kick_ps = FOREVER
+            host_choose(e, w, node, &burst, port_id, False, now)
+            port.kick_ps = host_next_choice_ps(e, node, port, port_id, False, now)
         if unlikely(e.fault.code != FAULT_NONE):
             if e.fault.time_ps == 0:
                 e.fault.time_ps = now
                 e.fault.node = node
             break
     w.lone = False
-    w.link_received += arrivals
-    events_count(w, events, event_ps)
+    if arrivals > 0:
+        w.link_received += arrivals
+        w.delivered += usual
+        w.delivered_bytes += usual_bytes
+        events_count(w, arrivals, event_ps)
+    if burst.port != NULL and burst.tail != burst.first:
+        events_count(w, burst.tail - burst.first, burst.start_ps)
+        host_burst_close(e, w, &burst, port_id)
     now = arrival_ps if arrival_ps < port.kick_ps else port.kick_ps
     if deferred_ps < now:
         now = deferred_ps
@@ -135,3 +147,15 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
         now = host.op_key_ps
     if now < FOREVER:
         wake_at(e, w, node, now)
+
+
+cdef inline void host_run_other(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id,
+                                ps_t deferred_ps, ps_t now) noexcept nogil:
+    """What happens at `now` that is neither an arrival nor a transmit choice: the first of its class."""
+    if deferred_ps == now:
+        pfc_defer_over(e, w, port, port_id, now)
+        events_count(w, 1, now)
+    elif e.hosts[node].timer_key_ps == now:
+        host_run_timers(e, w, node, now)
+    else:
+        host_run_operations(e, w, node, now)

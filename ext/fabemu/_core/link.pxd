@@ -195,41 +195,56 @@ cdef inline void burst_open(engine_t* e, burst_t* burst, port_t* port) noexcept 
     burst.digest = port.digest
 
 
-cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t port_id, const packet_t* packet,
-                            uint32_t shape, uint32_t marked, ps_t now) noexcept nogil:
-    """Put a copy of the packet on the wire, with more flags; `shape` is its packet_shape."""
-    cdef int64_t size = shape & 0xffff
+cdef inline packet_t* burst_begin(engine_t* e, worker_t* w, burst_t* burst, int32_t port_id, int64_t frame_bytes,
+                                  ps_t now) noexcept nogil:
+    """Start a transmission, as link_begin does: give the place for the packet, with its time set after it is filled.
+
+    burst_commit follows.
+    """
     cdef ps_t wire_ps
-    cdef packet_t* place
     if likely(burst.ps_per_byte != 0):
-        wire_ps = (size + burst.overhead_bytes) * <int64_t>burst.ps_per_byte
+        wire_ps = (frame_bytes + burst.overhead_bytes) * <int64_t>burst.ps_per_byte
     else:
-        wire_ps = link_wire_ps(&e.plan, burst.port, size)
+        wire_ps = link_wire_ps(&e.plan, burst.port, frame_bytes)
     if unlikely(now < burst.busy_until_ps):
         e.fault.code = FAULT_BUSY
         e.fault.time_ps = now
         e.fault.node = burst.port.node
         e.fault.port = port_id
-        return
+        return NULL
     if unlikely(burst.tail - burst.head == burst.mask + 1):
         if not link_grow(e, w, burst.port.peer, burst.head):
-            return
+            return NULL
         burst.ring = burst.receiver.ring
         burst.mask = burst.receiver.mask
     burst.busy_until_ps = now + wire_ps
     burst.busy_ps += wire_ps
-    place = &burst.ring[burst.tail & burst.mask]
+    return &burst.ring[burst.tail & burst.mask]
+
+
+cdef inline void burst_commit(engine_t* e, worker_t* w, burst_t* burst, int32_t port_id, packet_t* place,
+                              uint64_t name, uint32_t shape, ps_t now) noexcept nogil:
+    """Count the packet at the place that burst_begin gave; `name` and `shape` as in link_digest."""
+    burst.digest = link_digest(burst.digest, name, shape, now)
+    if unlikely(e.link_watch):
+        link_look(e, w, burst.port, port_id, place, now)
+    burst.tail += 1
+    burst.bytes += shape & 0xffff
+    burst.start_ps = now
+
+
+cdef inline void burst_send(engine_t* e, worker_t* w, burst_t* burst, int32_t port_id, const packet_t* packet,
+                            uint32_t shape, uint32_t marked, ps_t now) noexcept nogil:
+    """Put a copy of the packet on the wire, with more flags; `shape` is its packet_shape."""
+    cdef packet_t* place = burst_begin(e, w, burst, port_id, shape & 0xffff, now)
+    if unlikely(place == NULL):
+        return
     memcpy(place, packet, sizeof(packet_t))
     place.time_ps = burst.busy_until_ps + burst.delay_ps
     if marked:
         place.flags |= <uint8_t>marked
     # Read from where the packet was: a wide load of what was just stored in parts would wait for it.
-    burst.digest = link_digest(burst.digest, packet_words(packet.qp, packet.psn), shape | marked << 24, now)
-    if unlikely(e.link_watch):
-        link_look(e, w, burst.port, port_id, place, now)
-    burst.tail += 1
-    burst.bytes += size
-    burst.start_ps = now
+    burst_commit(e, w, burst, port_id, place, packet_words(packet.qp, packet.psn), shape | marked << 24, now)
 
 
 cdef inline void burst_close(engine_t* e, worker_t* w, burst_t* burst) noexcept nogil:

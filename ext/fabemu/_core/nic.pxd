@@ -13,7 +13,8 @@ from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t,
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
 from .wake cimport events_count, port_kick
 from .operation cimport (SLOT_DONE, host_add_due, host_set_op_key, host_set_timer_key, operation_done, timer_is_live)
-from .control cimport control_bytes, nic_send_control
+from .link cimport burst_t, burst_open
+from .control cimport control_bytes, host_burst_close, nic_send_control
 from .credit cimport credit_free, credit_limits, credit_lose, credit_spend, credit_suffices, pending_send
 from .nic_receive cimport nic_on_data, nic_on_forgotten, rx_begin
 from .nic_send cimport (nic_on_acknowledgement, nic_on_notification, nic_send_data, qp_next_bytes, qp_on_timer,
@@ -190,14 +191,14 @@ cdef inline ps_t outbox_next_ps(const outbox_t* box, const queue_t* queue, ps_t 
     return next_ps
 
 
-cdef inline void host_send_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int32_t klass,
+cdef inline void host_send_data(engine_t* e, worker_t* w, int32_t node, burst_t* burst, int32_t port_id, int32_t klass,
                                 outbox_t* box, ps_t now) noexcept nogil:
     """Send a packet of the QP that is first in a ready heap."""
     cdef host_t* host = &e.hosts[node]
     cdef ready_t top = box.ready.entries[0]
     cdef qp_t* q = &host.qps[top.slot]
-    nic_send_data(e, w, node, port, port_id, klass, top.slot, now)
-    if qp_sendable(q):
+    nic_send_data(e, w, node, burst, port_id, klass, top.slot, now)
+    if likely(qp_sendable(q)):
         top.ready_ps = q.next_send_ps
         ready_sift_down(&box.ready, top)
     else:
@@ -207,72 +208,45 @@ cdef inline void host_send_data(engine_t* e, worker_t* w, int32_t node, port_t* 
             read_sent(e, host, top.slot)
 
 
-cdef inline void host_transmit_class(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id,
-                                     int32_t klass, ps_t now) noexcept nogil:
-    """host_transmit at a port where one class alone may have anything to send, and no credits are needed."""
-    cdef outbox_t* box = &e.outboxes[<int64_t>port_id * e.plan.class_count + klass]
-    cdef ps_t pause_until_ps = e.queues[<int64_t>port_id * e.plan.class_count + klass].pause_until_ps
-    cdef ps_t next_ps
-    if port.busy_until_ps <= now and pause_until_ps <= now:
-        if box.control.head != box.control.tail:
-            nic_send_control(e, w, port, port_id, &box.control, now)
-        elif box.ready.count > 0 and box.ready.entries[0].ready_ps <= now:
-            host_send_data(e, w, node, port, port_id, klass, box, now)
-    if box.control.head != box.control.tail:
-        next_ps = now
-    elif box.ready.count > 0:
-        next_ps = box.ready.entries[0].ready_ps
-    else:
-        port.waiting_mask = 0
-        return
-    if next_ps < pause_until_ps:
-        next_ps = pause_until_ps
-    if next_ps < FOREVER:
-        port_kick(e, w, port, port_id, next_ps if next_ps > port.busy_until_ps else port.busy_until_ps)
-
-
-cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now) noexcept nogil:
-    """Transmit choice of a free host port (MODEL 10)."""
-    cdef port_t* port = &e.ports[port_id]
-    cdef host_t* host = &e.hosts[node]
+cdef inline void host_choose(engine_t* e, worker_t* w, int32_t node, burst_t* burst, int32_t port_id, bint limited,
+                             ps_t now) noexcept nogil:
+    """Send the frame whose turn it is by a port that is free, if there is one; `limited`: its link has credits."""
     cdef outbox_t* boxes = &e.outboxes[<int64_t>port_id * e.plan.class_count]
-    cdef queue_t* queues = &e.queues[<int64_t>port_id * e.plan.class_count]
+    cdef const queue_t* queues = &e.queues[<int64_t>port_id * e.plan.class_count]
+    cdef uint32_t mask = burst.port.waiting_mask
+    cdef int32_t klass
     cdef outbox_t* box
-    cdef int32_t klass = 0
-    cdef uint32_t mask = port.waiting_mask
-    cdef ps_t next_ps, class_ps
-    cdef bint limited
-    cdef int64_t sent_bytes = port.sent_bytes
-    port.kick_ps = FOREVER
-    if unlikely(e.down != NULL and e.down[port_id]):
-        return
-    if unlikely(port.pfc_pending):
-        pending_send(e, w, port, port_id, now)
-    if likely(mask & (mask - 1) == 0 and e.lanes == NULL):
-        if mask:
-            host_transmit_class(e, w, node, port, port_id, ctz(mask), now)
-        return
-    limited = credit_limits(e, port_id)
-    if unlikely(port.busy_until_ps > now):
-        mask = 0
+    cdef int64_t sent_bytes = burst.bytes
     while mask:
         klass = ctz(mask)
         mask &= mask - 1
         box = &boxes[klass]
-        if queues[klass].pause_until_ps > now:
+        if unlikely(queues[klass].pause_until_ps > now):
             continue
-        if unlikely(limited) and not host_has_credits(e, host, port, port_id, klass, box):
+        if unlikely(limited) and not host_has_credits(e, &e.hosts[node], burst.port, port_id, klass, box):
             continue
         if box.control.head != box.control.tail:
-            nic_send_control(e, w, port, port_id, &box.control, now)
-            break
-        if box.ready.count > 0 and box.ready.entries[0].ready_ps <= now:
-            host_send_data(e, w, node, port, port_id, klass, box, now)
-            break
-    if unlikely(limited) and port.sent_bytes > sent_bytes:
-        credit_spend(e, port_id, klass, port.sent_bytes - sent_bytes)
-    next_ps = FOREVER
-    mask = port.waiting_mask
+            nic_send_control(e, w, burst, port_id, &box.control, now)
+        elif box.ready.count > 0 and box.ready.entries[0].ready_ps <= now:
+            host_send_data(e, w, node, burst, port_id, klass, box, now)
+        else:
+            continue
+        if unlikely(limited):
+            credit_spend(e, port_id, klass, burst.bytes - sent_bytes)
+        break
+
+
+cdef inline ps_t host_next_choice_ps(engine_t* e, int32_t node, port_t* port, int32_t port_id, bint limited,
+                                     ps_t now) noexcept nogil:
+    """When the port chooses next, as things are; FOREVER if it has nothing to send."""
+    cdef const outbox_t* boxes = &e.outboxes[<int64_t>port_id * e.plan.class_count]
+    cdef const queue_t* queues = &e.queues[<int64_t>port_id * e.plan.class_count]
+    cdef uint32_t mask = port.waiting_mask
+    cdef ps_t busy_until_ps = port.busy_until_ps
+    cdef ps_t next_ps = FOREVER
+    cdef ps_t class_ps
+    cdef int32_t klass
+    cdef const outbox_t* box
     while mask:
         klass = ctz(mask)
         mask &= mask - 1
@@ -280,12 +254,31 @@ cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t p
         if box.control.head == box.control.tail and box.ready.count == 0:
             port.waiting_mask &= <uint8_t>~(1 << klass)
             continue
-        if unlikely(limited) and not host_has_credits(e, host, port, port_id, klass, box):
+        if unlikely(limited) and not host_has_credits(e, &e.hosts[node], port, port_id, klass, box):
             continue
         class_ps = outbox_next_ps(box, &queues[klass], now)
         if class_ps < next_ps:
             next_ps = class_ps
-            if next_ps <= port.busy_until_ps:
-                break
+            if next_ps <= busy_until_ps:
+                return busy_until_ps
+    return next_ps
+
+
+cdef inline void host_transmit(engine_t* e, worker_t* w, int32_t node, int32_t port_id, ps_t now) noexcept nogil:
+    """Transmit choice of a host port (MODEL 10)."""
+    cdef port_t* port = &e.ports[port_id]
+    cdef bint limited = credit_limits(e, port_id)
+    cdef ps_t next_ps
+    cdef burst_t burst
+    port.kick_ps = FOREVER
+    if unlikely(e.down != NULL and e.down[port_id]):
+        return
+    if unlikely(port.pfc_pending):
+        pending_send(e, w, port, port_id, now)
+    if port.busy_until_ps <= now:
+        burst_open(e, &burst, port)
+        host_choose(e, w, node, &burst, port_id, limited, now)
+        host_burst_close(e, w, &burst, port_id)
+    next_ps = host_next_choice_ps(e, node, port, port_id, limited, now)
     if next_ps < FOREVER:
-        port_kick(e, w, port, port_id, next_ps if next_ps > port.busy_until_ps else port.busy_until_ps)
+        port_kick(e, w, port, port_id, next_ps)

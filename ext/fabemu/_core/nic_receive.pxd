@@ -40,6 +40,19 @@ cdef inline int32_t rx_take(engine_t* e, worker_t* w, host_t* host) noexcept nog
     return slot
 
 
+cdef inline control_t rx_answer(const rx_t* rx, uint8_t kind, uint32_t psn, uint8_t flags) noexcept nogil:
+    """A frame from the receiver of a QP to its sender."""
+    cdef control_t entry
+    entry.qp = rx.qp
+    entry.psn = psn
+    entry.hash = rx.hash
+    entry.dst = rx.dst
+    entry.group = rx.group
+    entry.kind = kind
+    entry.flags = flags
+    return entry
+
+
 cdef inline void nic_queue_ack(engine_t* e, worker_t* w, rx_t* rx, uint8_t kind, uint32_t psn, uint8_t echo,
                                ps_t now) noexcept nogil:
     """Queue an ACK or NAK for what the receiver expects next; one that still waits is replaced in place.
@@ -57,13 +70,7 @@ cdef inline void nic_queue_ack(engine_t* e, worker_t* w, rx_t* rx, uint8_t kind,
             waiting.psn = psn
             waiting.flags |= echo
             return
-    entry.qp = rx.qp
-    entry.psn = psn
-    entry.hash = rx.hash
-    entry.dst = rx.dst
-    entry.group = rx.group
-    entry.kind = kind
-    entry.flags = echo
+    entry = rx_answer(rx, kind, psn, echo)
     control_push(e, w, rx.port, rx.ack_class, &entry)
     rx.ack_position = queue.tail
     nic_kick(e, w, rx.port, now)
@@ -145,13 +152,7 @@ cdef inline void nic_notify(engine_t* e, worker_t* w, const nic_profile_t* nic, 
     if nic.notify != NOTIFY_CNP or (rx.last_cnp_ps >= 0 and now - rx.last_cnp_ps < nic.cnp_interval_ps):
         return
     rx.last_cnp_ps = now
-    entry.qp = rx.qp
-    entry.psn = 0
-    entry.hash = rx.hash
-    entry.dst = rx.dst
-    entry.group = rx.group
-    entry.kind = KIND_CNP
-    entry.flags = 0
+    entry = rx_answer(rx, KIND_CNP, 0, 0)
     control_push(e, w, rx.port, e.plan.cnp_class, &entry)
     w.cnps += 1
     nic_kick(e, w, rx.port, now)

@@ -16,12 +16,12 @@ from .state cimport engine_t, worker_t, port_t, host_t, qp_t, sacked_t
 from .heaps cimport ready_push, ready_remove, timed_push
 from .dcqcn cimport cc_init, cc_on_cnp, cc_on_sent, cc_step
 from .ecmp cimport ecmp_port
-from .link cimport link_begin, link_commit, link_wire_ps, time_of_bytes
+from .link cimport burst_t, burst_begin, time_of_bytes
 from .selective cimport (sacked_advance, sacked_begin, sacked_grow, sacked_mark, sacked_recover, sacked_seek,
                          sacked_tells_loss)
 from .wake cimport events_count, port_kick
 from .operation cimport (SLOT_DONE, SLOT_FAILED, SLOT_NEW, host_set_timer_key, operation_done, operations_fail)
-from .control cimport host_count, psn_ahead, psn_wire
+from .control cimport host_commit, psn_ahead, psn_wire
 
 
 cdef inline int64_t frame_bytes_of(const engine_t* e, int64_t payload_bytes, int64_t extra_bytes) noexcept nogil:
@@ -369,17 +369,16 @@ cdef inline void qp_on_timer(engine_t* e, worker_t* w, int32_t node, host_t* hos
     qp_offer(e, w, host, q, slot, now)
 
 
-cdef inline bint nic_emit_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
+cdef inline bint nic_emit_data(engine_t* e, worker_t* w, int32_t node, burst_t* burst, int32_t port_id, int64_t klass,
                                qp_t* q, uint64_t number, int64_t size, uint8_t flags, ps_t now) noexcept nogil:
     """Put a data packet on the wire and set when the QP may send the next one."""
     cdef const nic_profile_t* nic = &e.plan.nic[e.plan.host_nic[node]]
-    cdef ps_t wire_ps
+    cdef int64_t line_rate_bps = burst.port.rate_bps
     cdef packet_t* packet
-    if q.cc.next_ps <= now:
-        cc_step(nic, &q.cc, port.rate_bps, now)
-    wire_ps = link_wire_ps(&e.plan, port, size)
-    packet = link_begin(e, w, port, port_id, size, now, wire_ps)
-    if packet == NULL:
+    if unlikely(q.cc.next_ps <= now):
+        cc_step(nic, &q.cc, line_rate_bps, now)
+    packet = burst_begin(e, w, burst, port_id, size, now)
+    if unlikely(packet == NULL):
         return False
     packet.qp = <uint32_t>q.qp
     packet.psn = psn_wire(e, number)
@@ -390,16 +389,16 @@ cdef inline bint nic_emit_data(engine_t* e, worker_t* w, int32_t node, port_t* p
     packet.flags = flags
     packet.ingress = 0
     packet.group = <unsigned short>q.group
-    if likely(q.cc.rate_bps == port.rate_bps):
-        q.next_send_ps = now + wire_ps
+    if q.cc.rate_bps == line_rate_bps:
+        q.next_send_ps = burst.busy_until_ps
     else:
         q.next_send_ps = now + time_of_bytes(&e.plan, size + e.plan.wire_overhead_bytes, q.cc.rate_bps)
     if q.cc.counts_bytes:
-        cc_on_sent(nic, &q.cc, port.rate_bps, size)
+        cc_on_sent(nic, &q.cc, line_rate_bps, size)
     w.data_sent += 1
-    host_count(e, w, port, port_id, klass, size, now)
-    link_commit(e, w, port, port_id, packet, packet_words(<uint32_t>q.qp, psn_wire(e, number)),
-                packet_shape(<uint32_t>size, KIND_DATA, flags), now)
+    host_commit(e, w, burst, port_id, packet, &e.queues[<int64_t>port_id * e.plan.class_count + klass],
+                packet_words(<uint32_t>q.qp, psn_wire(e, number)), packet_shape(<uint32_t>size, KIND_DATA, flags),
+                now)
     return True
 
 
@@ -447,8 +446,8 @@ cdef inline int64_t qp_next_bytes(const engine_t* e, const host_t* host, int32_t
     return frame_bytes_of(e, payload, extra)
 
 
-cdef inline void nic_send_repair(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
-                                 int32_t slot, ps_t now) noexcept nogil:
+cdef inline void nic_send_repair(engine_t* e, worker_t* w, int32_t node, burst_t* burst, int32_t port_id,
+                                 int64_t klass, int32_t slot, ps_t now) noexcept nogil:
     """Selective repeat: send again the packet at rtx."""
     cdef host_t* host = &e.hosts[node]
     cdef qp_t* q = &host.qps[slot]
@@ -459,12 +458,12 @@ cdef inline void nic_send_repair(engine_t* e, worker_t* w, int32_t node, port_t*
     flags |= <uint8_t>(klass << CLASS_SHIFT)
     e.op_retransmissions[op] += 1
     w.retransmissions += 1
-    if nic_emit_data(e, w, node, port, port_id, klass, q, sacked.rtx, size, flags, now):
+    if nic_emit_data(e, w, node, burst, port_id, klass, q, sacked.rtx, size, flags, now):
         sacked.rtx += 1
         q.repair = sacked_seek(sacked, q.snd_una, q.snd_max)
 
 
-cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, port_t* port, int32_t port_id, int64_t klass,
+cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, burst_t* burst, int32_t port_id, int64_t klass,
                                int32_t slot, ps_t now) noexcept nogil:
     """Send the packet at snd_nxt, or one again under selective repeat."""
     cdef qp_t* q = &e.hosts[node].qps[slot]
@@ -473,7 +472,7 @@ cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, port_t* p
     cdef uint8_t flags = <uint8_t>(klass << CLASS_SHIFT)
     cdef int32_t op
     if unlikely(q.repair):
-        nic_send_repair(e, w, node, port, port_id, klass, slot, now)
+        nic_send_repair(e, w, node, burst, port_id, klass, slot, now)
         return
     if number == q.message_first:
         flags |= FLAG_FIRST
@@ -494,7 +493,7 @@ cdef inline void nic_send_data(engine_t* e, worker_t* w, int32_t node, port_t* p
         w.retransmissions += 1
     else:
         q.snd_max = number + 1
-    if not nic_emit_data(e, w, node, port, port_id, klass, q, number, size, flags, now):
+    if not nic_emit_data(e, w, node, burst, port_id, klass, q, number, size, flags, now):
         return
     q.snd_nxt = number + 1
     if flags & FLAG_LAST:

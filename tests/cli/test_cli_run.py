@@ -238,7 +238,7 @@ def start_long(*arguments):
     return process
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_run_in_good_order(folder, number, code):
     process = start_long()
     sent = time.monotonic()

@@ -106,7 +106,7 @@ def test_json_is_one_document(folder):
     assert "totals.xoffs" in document["points"][0]["medians"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_sweep_ends_well_and_the_same_command_goes_on(folder, number):
     options = ["small.toml", "--set", "workload.0.size=[50KB,100KB]", "--seeds", "40", "-j", "1"]
     process = subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -114,7 +114,7 @@ def test_an_interrupted_sweep_ends_well_and_the_same_command_goes_on(folder, num
     wait_for(lambda: journal.is_file() and journal.read_bytes().count(b"\n") >= 3)
     process.send_signal(number)
     out, err = process.communicate(timeout=SECONDS)
-    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}[number]
     assert "interrupted; what is done is in small.sweep, and the same command goes on with it" in err
     assert out.startswith("small: interrupted\n")
     done = fabemu.load_sweep("small.sweep").table.num_rows

@@ -2,7 +2,7 @@
 
 Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run went to its end
 (one that `until` ends with messages on their way is 0); 2 the input is wrong or the output cannot be written; 3 a fault
-in fabemu; 4 `compare` or `health` found more than was allowed; 5 the machine failed; 130 or 143 interrupted.
+in fabemu; 4 `compare` or `health` found more than was allowed; 5 the machine failed; 129, 130 or 143 interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NoReturn
 import click
 
 EXIT_FINE, EXIT_UNFINISHED, EXIT_INPUT, EXIT_FAULT, EXIT_WORSE, EXIT_MACHINE = 0, 1, 2, 3, 4, 5
-EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_TERMINATED = 129, 130, 143
 
 # Place and one line of help of each subcommand; its module is imported when the subcommand is used.
 _COMMANDS = {
@@ -96,8 +96,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run "
     "went to its end (a run ended by `until` with messages on their way is 0); 2 wrong input or output; 3 fault in "
-    "fabemu; 4 `compare` or `health` found more than was allowed; 5 machine failed (disk full, out of memory); 130/143 "
-    "interrupted.",
+    "fabemu; 4 `compare` or `health` found more than was allowed; 5 machine failed (disk full, out of memory); "
+    "129/130/143 interrupted.",
 )
 @click.option(
     "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."
@@ -166,8 +166,8 @@ def _guarded(arguments: Sequence[str] | None) -> int:
         return EXIT_INPUT
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", EXIT_INTERRUPTED)
-    except Terminated:
-        return _say("terminated", EXIT_TERMINATED)
+    except Terminated as ended:
+        return _say("terminated" if ended.exit_code == EXIT_TERMINATED else "hung up", ended.exit_code)
     except EngineFault as error:
         return _say(f"fault in fabemu: {error}", EXIT_FAULT)
     except MachineError as error:
@@ -185,8 +185,13 @@ def _guarded(arguments: Sequence[str] | None) -> int:
         return _say(text, EXIT_FAULT)
 
 
-class Terminated(Exception):  # noqa: N818
-    """SIGTERM came before the run had begun."""
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP came before the run had begun, or SIGTERM a second time; no failure, as KeyboardInterrupt."""
+
+    def __init__(self, exit_code: int) -> None:
+        """Take the exit code of the signal."""
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 def _say(message: str, code: int) -> int:

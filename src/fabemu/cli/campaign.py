@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from fabemu.cli.progress import bar
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Standing
@@ -104,26 +105,17 @@ def say_warning(text: str) -> None:
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[Standing], None] | None]:
     """A bar over all runs while the block runs; None if stderr is no terminal or `quiet` is set."""
-    stream = sys.stderr
-    if quiet or not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    with bar(sys.stderr, quiet=quiet) as show:
+        if show is None:
+            yield None
+            return
+        from fabemu.report import duration_text
 
-    from fabemu.report import duration_text
-
-    columns = (BarColumn(bar_width=None), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}"))
-    console = Console(file=stream, no_color=bool(os.environ.get("NO_COLOR")) or None)
-    with Progress(*columns, console=console, transient=True, auto_refresh=False, expand=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def show(standing: Standing) -> None:
+        def show_standing(standing: Standing) -> None:
             text = f"{standing.done:,} of {standing.run_count:,} runs, {standing.running:,} at work"
             text += f", {standing.without_figures:,} without figures" if standing.without_figures else ""
             left = standing.seconds_left
             text += f", {duration_text(left)} left" if left is not None else ""
-            bar.update(task, completed=standing.done / standing.run_count, description=text)
-            bar.refresh()
+            show(standing.done / standing.run_count, text)
 
-        yield show
+        yield show_standing

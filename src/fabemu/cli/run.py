@@ -75,7 +75,7 @@ def command(
 ) -> int:
     """Simulate SCENARIO (a TOML file), write a run directory, and print a summary.
 
-    Ctrl-C or SIGTERM ends the run in good order: the tables written so far stay readable.
+    Ctrl-C, SIGTERM or SIGHUP ends the run in good order: the tables written so far stay readable.
 
     \b
     Examples:

@@ -1,27 +1,37 @@
-"""SIGINT and SIGTERM: the first ends the run in good order, the second at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first ends the run in good order, a second SIGINT or SIGTERM at once."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 from collections.abc import Callable
 from types import FrameType
 
-from fabemu.cli import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated
+from fabemu.cli import EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated
 
 _EXIT_CODES = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
+_HANGUP = getattr(signal, "SIGHUP", None)  # not on every platform
+if _HANGUP is not None:
+    _EXIT_CODES[_HANGUP] = EXIT_HUNG_UP
+
+_STREAMS = (0, 1, 2)  # descriptors of standard input, output and error
 
 
 class Signals:
     """Context in which signals ask for a stop instead of killing the process.
 
-    Until `stop_with` has named something to stop, a signal ends the process by an exception.
+    Until `stop_with` has named something to stop, a signal ends the process by an exception. A SIGHUP that is ignored
+    when the context is entered, as under nohup, stays so.
     """
 
     def __init__(self) -> None:
         """Nothing is caught before the context is entered."""
-        self.exit_code: int | None = None  # of the signal that came, if any
+        self.exit_code: int | None = None  # of the first signal that came, if any
         self._stop: Callable[[str], None] | None = None
         self._before: dict[signal.Signals, object] = {}
+        self._is_asked = False  # by a user, who can ask again
+        self._terminals: list[int] = []
 
     def stop_with(self, stop: Callable[[str], None]) -> None:
         """From now on a signal calls `stop` with its name."""
@@ -29,7 +39,10 @@ class Signals:
 
     def __enter__(self) -> Signals:
         """Take the signals."""
+        self._terminals = [number for number in _STREAMS if os.isatty(number)]
         for number in _EXIT_CODES:
+            if number == _HANGUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             try:
                 self._before[number] = signal.signal(number, self._receive)
             except ValueError:  # not the main thread: signals are not ours to take
@@ -43,8 +56,24 @@ class Signals:
 
     def _receive(self, number: int, _: FrameType | None) -> None:
         name = signal.Signals(number)
-        again = self.exit_code is not None
-        self.exit_code = _EXIT_CODES[name]
+        code = _EXIT_CODES[name]
+        if self.exit_code is None:
+            self.exit_code = code
+        if name == _HANGUP:
+            # A closed terminal sends it more than once, by the kernel and by the shell, and nobody is there to mean it.
+            self._leave_terminals()
+            again = False
+        else:
+            again, self._is_asked = self._is_asked, True
         if self._stop is None or again:
-            raise KeyboardInterrupt if name == signal.SIGINT else Terminated
+            raise KeyboardInterrupt if name == signal.SIGINT else Terminated(code)
         self._stop(name.name)
+
+    def _leave_terminals(self) -> None:
+        """Discard what goes to the terminal from now on: writing to one that is gone is an error."""
+        while self._terminals:
+            number = self._terminals.pop()
+            with contextlib.suppress(OSError):
+                null = os.open(os.devnull, os.O_RDWR)
+                os.dup2(null, number)
+                os.close(null)

@@ -81,8 +81,9 @@ def command(
 ) -> int:
     """Run SCENARIO (a TOML file) at many points of its parameters, with one or more seeds each.
 
-    The results are one Parquet dataset with a row per run. After Ctrl-C, SIGTERM or a crash the same command goes on
-    where the sweep stopped. Points that cannot be run are reported, and the others go on; then the exit code is 1.
+    The results are one Parquet dataset with a row per run. After Ctrl-C, SIGTERM, SIGHUP or a crash the same command
+    goes on where the sweep stopped. Points that cannot be run are reported, and the others go on; then the exit code
+    is 1.
 
     \b
     Examples:

@@ -76,9 +76,9 @@ def command(
 ) -> int:
     """Let an optimiser look for the parameters of SCENARIO (a TOML file) that are best for an objective.
 
-    The study is a sweep whose points are chosen as it goes, by what the points before came to. After Ctrl-C, SIGTERM or
-    a crash the same command goes on with it, and with more --trials it goes on after its end. Exits with 1 if no point
-    keeps all limits.
+    The study is a sweep whose points are chosen as it goes, by what the points before came to. After Ctrl-C, SIGTERM,
+    SIGHUP or a crash the same command goes on with it, and with more --trials it goes on after its end. Exits with 1 if
+    no point keeps all limits.
 
     \b
     Examples:

@@ -125,8 +125,8 @@ class Study:
         check_optimiser()
         if not 1 <= trials <= TRIALS_MAX:
             raise InputError(f"{trials} trials: a study has 1 to {TRIALS_MAX:,}")
-        if not 1 <= batch <= trials:
-            raise InputError(f"{batch} trials at a time: give 1 to the number of all trials, {trials:,}")
+        if batch < 1:
+            raise InputError(f"{batch} trials at a time: give 1 or more")
         self.aim = aim
         self.trials = trials
         self._scenario, self._common, self._batch = scenario, tuple(common), batch

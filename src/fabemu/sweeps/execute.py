@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import Counter, deque
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow.parquet as pq
 
 from fabemu.deferred import dataclass
-from fabemu.errors import InputError
+from fabemu.errors import InputError, MachineError
 from fabemu.sweeps.points import Point, SweepPlan
 from fabemu.sweeps.store import COSTS, PART_ROWS, RESULTS, RUNS, open_directory, part_path, write_whole
 from fabemu.sweeps.table import ResultTables
@@ -151,7 +152,6 @@ class Execution:
         MachineError
             No worker can be had any more, or the directory cannot be written. The same sweep can go on later.
         """
-        status = "interrupted"
         workers: Workers | None = None
         try:
             while True:
@@ -160,19 +160,35 @@ class Execution:
                     workers = workers or hire(max(len(waiting), self._total - self.plan.run_count))
                     self._work(workers, waiting, progress)
                 if self._stop_signal is not None and self._waiting():
+                    status = "interrupted"
                     break
                 further = more()
                 if not further:
                     status = "finished"
                     break
                 self._extend(further)
-        finally:
+        except BaseException:
+            # What brought us here is what the user has to hear of.
+            with contextlib.suppress(MachineError):
+                self._end(workers, "interrupted")
+            raise
+        self._end(workers, status)
+        return status
+
+    def _end(self, workers: Workers | None, status: str) -> None:
+        """Leave a directory that says how far it is, as well as that can be written."""
+        try:
             if workers is not None:
                 workers.close()
             self._write_parts()
-            self._store.write_info(status, counts=self._counts(), definition=self.plan.definition())
-            self._store.close()
-        return status
+        except BaseException:
+            status = "interrupted"
+            raise
+        finally:
+            try:
+                self._store.write_info(status, counts=self._counts(), definition=self.plan.definition())
+            finally:
+                self._store.close()
 
     def _extend(self, points: Sequence[Point]) -> None:
         first = self.plan.run_count

@@ -67,11 +67,22 @@ class SweepDirectory:
         """Replace ``sweep.json``; readers see the old or the new one, never a part."""
         self._info |= {"status": status, **more}
         text = json.dumps(self._info, indent=2, ensure_ascii=False) + "\n"
-        write_whole(self.path / SWEEP_FILE, lambda draft: draft.write_text(text, encoding="utf-8"))
+        target = self.path / SWEEP_FILE
+        try:
+            write_whole(target, lambda draft: draft.write_text(text, encoding="utf-8"))
+        except MachineError:
+            # On a full disk the blocks that the file already has may still do.
+            try:
+                with open(target, "r+", encoding="utf-8") as file:
+                    file.write(text)
+                    file.truncate()
+            except OSError as error:
+                raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Let another process go on with this sweep."""
-        self._journal.close()
+        with contextlib.suppress(OSError):  # a line that did not fit has been told of
+            self._journal.close()
 
 
 def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) -> SweepDirectory:

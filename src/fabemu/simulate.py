@@ -25,6 +25,7 @@ from fabemu.cost.admission import admit, admit_scenario
 from fabemu.cost.estimate import Cost, estimate_cost
 from fabemu.cost.forecast import Forecast, Outlook
 from fabemu.cost.memory import BUDGET_HOPS
+from fabemu.cost.shortage import shortage
 from fabemu.deferred import dataclass
 from fabemu.errors import EngineFault, FabemuError, InputError, MachineError, OutputError, ScenarioError
 from fabemu.lint import Finding, lint
@@ -193,12 +194,8 @@ class Simulation:
                 compiled.fabric.host_node,
                 scenario.measure,
             )
-        except (FabemuError, MemoryError, OSError) as error:
-            self._fail("failed", _machine(error))
-            raise _machine(error) from error
         except Exception as error:
-            self._fail("fault", EngineFault(f"{type(error).__name__}: {error}"))
-            raise
+            raise self._failed(error) from error
 
     @property
     def directory(self) -> Path:
@@ -234,7 +231,10 @@ class Simulation:
             The disk is full, or memory ran out.
         """
         if progress is not None and forecast and self._forecast is None:
-            cost = self._cost or estimate_cost(self.compiled, self._tables)
+            try:
+                cost = self._cost or estimate_cost(self.compiled, self._tables)
+            except Exception as error:
+                raise self._failed(error) from error
             self._forecast = Forecast(cost, self._plan.until_ps)
         shown = time.monotonic()
         for snapshot, _ in self._steps(FOREVER_PS):
@@ -343,12 +343,8 @@ class Simulation:
             fault = EngineFault(f"{error}; replay it with: {self.replay_command()}")
             self._fail("fault", fault)
             raise fault from error
-        except (MachineError, OutputError, MemoryError, OSError) as error:
-            self._fail("failed", _machine(error))
-            raise _machine(error) from error
         except Exception as error:
-            self._fail("fault", EngineFault(f"{type(error).__name__}: {error}"))
-            raise
+            raise self._failed(error) from error
 
     def replay_command(self) -> str:
         """Shell command that does this run again, from its run directory."""
@@ -471,6 +467,15 @@ class Simulation:
         self._ended = True
         self.run_result = Run(self.directory, keep_alive=self._temporary)
 
+    def _failed(self, error: Exception) -> Exception:
+        """Mark the run as failed, or at fault; gives what is to be raised."""
+        known = _known(error)
+        if known is None:
+            self._fail("fault", EngineFault(f"{type(error).__name__}: {error}"))
+            return error
+        self._fail("failed", known)
+        return known
+
     def _fail(self, status: str, error: FabemuError) -> None:
         """Mark the run as not complete, as far as that is still possible."""
         self._ended = True
@@ -478,9 +483,11 @@ class Simulation:
         recorder = getattr(self, "_recorder", None)
         if recorder is not None:
             recorder.abandon()
-            info = {**self._results(), **info}
+            # After a failure for want of memory there may not be enough to count.
+            with contextlib.suppress(MemoryError):
+                info = {**self._results(), **info}
         # If even that cannot be written, the error that brought us here says why.
-        with contextlib.suppress(MachineError, OutputError):
+        with contextlib.suppress(MachineError, OutputError, MemoryError):
             self._directory.write_info({"status": status, "error": str(error), **info})
 
     def _store_scenario(self, inputs: Mapping[tuple[str | int, ...], Path]) -> dict[str, Any]:
@@ -750,14 +757,14 @@ def with_path(scenario: Scenario, place: tuple[str | int, ...], path: str) -> Sc
     return scenario.model_copy(update={"workload": tuple(workloads)})
 
 
-def _machine(error: BaseException) -> FabemuError:
+def _known(error: Exception) -> FabemuError | None:
+    """An error as users know it: of the input or of the machine; None if it is a fault."""
     if isinstance(error, FabemuError):
         return error
-    if isinstance(error, MemoryError):
-        return MachineError(
-            f"out of memory{f': {error}' if str(error) else ''}; try fewer messages or hosts, or --trace flows"
-        )
-    return MachineError(str(error))
+    lack = shortage(error)
+    if lack is not None:
+        return MachineError(lack)
+    return MachineError(str(error)) if isinstance(error, OSError) else None
 
 
 def _fault_text(engine: Any) -> str:

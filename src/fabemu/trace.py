@@ -94,6 +94,10 @@ ENUMS: dict[str, tuple[str, ...]] = {
     "verb": VERBS,
 }
 
+_ALONE_BYTES = 2**23
+"""Files up to this size are read by the calling thread alone: Arrow's pools of threads take longer to start, and crash
+where the address space has no room for them."""
+
 _FILE_PREFIX_BYTES = 8  # "ARROW1" and two bytes of padding, before the stream part
 
 
@@ -669,8 +673,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.RecordBatchFileReader | None]:
     """Open a table; no reader if it was cut off."""
     try:
-        if not path.stat().st_size:
-            source = pa.BufferReader(b"")
+        if path.stat().st_size <= _ALONE_BYTES:
+            source = pa.BufferReader(path.read_bytes())
         else:
             source = pa.memory_map(str(path), "r") if mapped else pa.OSFile(str(path), "rb")
     except FileNotFoundError:
@@ -681,7 +685,7 @@ def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.R
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     try:
-        reader = ipc.open_file(source)
+        reader = ipc.open_file(source, options=_options(source))
     except pa.ArrowInvalid:
         return source, None
     _check_schema(path, reader.schema)
@@ -738,7 +742,7 @@ class Batches:
                 yield from self._current(batch)
             return
         if self.columns is not None:
-            reader = ipc.open_file(source, options=_only(reader.schema, self.columns))
+            reader = ipc.open_file(source, options=_options(source, reader.schema, self.columns))
         for index in range(reader.num_record_batches):
             yield from self._current(reader.get_batch(index))
 
@@ -760,10 +764,11 @@ def _with_later_columns(table: pa.Table, columns: Sequence[str] | None = None) -
     return table
 
 
-def _only(schema: pa.Schema, columns: Sequence[str]) -> ipc.IpcReadOptions:
+def _options(source: pa.NativeFile, schema: pa.Schema | None = None, columns: Sequence[str] = ()) -> ipc.IpcReadOptions:
+    """How to read a table: all of it, or only these columns of a schema."""
     chosen = set(columns)
-    fields = [number for number, name in enumerate(schema.names) if name in chosen]
-    return ipc.IpcReadOptions(included_fields=fields)
+    fields = [number for number, name in enumerate(schema.names) if name in chosen] if schema is not None else []
+    return ipc.IpcReadOptions(use_threads=source.size() > _ALONE_BYTES, included_fields=fields)
 
 
 def _read_stream_part(path: Path, source: pa.NativeFile) -> pa.Table:
@@ -783,13 +788,13 @@ def _open_stream(
     if source.read(_FILE_PREFIX_BYTES)[:6] != b"ARROW1":
         raise InputError(f"{path}: is not an Arrow IPC file")
     try:
-        reader = ipc.open_stream(source)
+        reader = ipc.open_stream(source, options=_options(source))
     except (pa.ArrowInvalid, OSError):
         raise InputError(f"{path}: is cut off inside its header: the run ended before it wrote a row") from None
     _check_schema(path, reader.schema)
     if columns is not None:
         source.seek(_FILE_PREFIX_BYTES)
-        reader = ipc.open_stream(source, options=_only(reader.schema, columns))
+        reader = ipc.open_stream(source, options=_options(source, reader.schema, columns))
     return reader
 
 

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import gc
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -142,6 +143,11 @@ def _start_lightly() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # NumPy's threads for products of matrices wait by spinning, and there are no such products.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        from fabemu.cost.shortage import frugal_environment
+
+        for name, value in frugal_environment().items():
+            os.environ.setdefault(name, value)
 
 
 def _open_closed_streams() -> None:
@@ -174,15 +180,26 @@ def _guarded(arguments: Sequence[str] | None) -> int:
         return _say(str(error), EXIT_MACHINE)
     except FabemuError as error:
         return _say(str(error), EXIT_INPUT)
-    except MemoryError:
-        return _say("out of memory", EXIT_MACHINE)
     except OSError:
         raise  # of stdout: see main
     except Exception as error:
+        lack = _shortage(error)
+        if lack is not None:
+            return _say(lack, EXIT_MACHINE)
         if os.environ.get("FABEMU_TRACEBACK"):
             raise
         text = f"fault in fabemu: {type(error).__name__}: {error}; FABEMU_TRACEBACK=1 shows where"
         return _say(text, EXIT_FAULT)
+
+
+def _shortage(error: Exception) -> str | None:
+    """What the machine ran out of, if that is what the error is about."""
+    try:
+        from fabemu.cost.shortage import shortage
+
+        return shortage(error)
+    except MemoryError:  # there is not even enough to say more
+        return "out of memory"
 
 
 class Terminated(BaseException):
@@ -218,5 +235,8 @@ def _output_failed(error: OSError, code: int) -> int:
         return code
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    lack = _shortage(error)
+    if lack is not None:
+        return _say(lack, EXIT_MACHINE)
     where = f"{error.filename}: " if error.filename else "standard output: "
     return _say(f"{where}{error.strerror or error}", EXIT_MACHINE)

@@ -45,6 +45,9 @@ def command(scenario: Path, overrides: tuple[str, ...], seed: int | None, as_jso
       fabemu jobs scenario.toml
       fabemu jobs scenario.toml --set job.1.placement=random --json
     """
+    from fabemu.cost.shortage import check_address_space
+
+    check_address_space()
     from fabemu.alone import job_costs
 
     with Signals():

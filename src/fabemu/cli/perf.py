@@ -89,6 +89,9 @@ def command(
       fabemu perf scenario.toml -b 1KiB -e 1GiB
       fabemu perf scenario.toml --collective all-to-all --type half --json
     """
+    from fabemu.cost.shortage import check_address_space
+
+    check_address_space()
     from fabemu.perf import perf, sizes_between, template
 
     if factor is not None and step is not None:

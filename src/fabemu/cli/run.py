@@ -28,11 +28,13 @@ _THREADS = "Most threads to use; results do not depend on it.  [default: all cor
 
 
 def _checked_threads(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
+    if value is None:
+        return None
     from fabemu.errors import InputError
     from fabemu.threads import allowed_threads
 
     try:
-        return None if value is None else allowed_threads(value)
+        return allowed_threads(value)
     except InputError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -83,6 +85,9 @@ def command(
       fabemu run scenario.toml -o out --seed 7 --until 2ms
       fabemu run scenario.toml --set workload.0.load=0.8 --json | jq .summary
     """
+    from fabemu.cost.shortage import check_address_space
+
+    check_address_space()
     from fabemu.cost.admission import admit
     from fabemu.run_directory import default_directory
     from fabemu.threads import allowed_threads

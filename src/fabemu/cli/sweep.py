@@ -91,6 +91,9 @@ def command(
       fabemu sweep scenario.toml --set 'switch.pfc.alpha=1/32..2:log' --design lhs --points 50
       fabemu sweep scenario.toml --set 'link.rate=[100Gbps,400Gbps]' --plot rate.png
     """
+    from fabemu.cost.shortage import check_address_space
+
+    check_address_space()
     from fabemu.headline import HEADLINE, check_figure
     from fabemu.sweeps import hiring, load_sweep
     from fabemu.sweeps.design import check_design

@@ -85,6 +85,9 @@ def command(
       fabemu tune scenario.toml --set 'switch.ecn.kmin=20KiB..800KiB:log' --minimize slowdown.p99
       fabemu tune scenario.toml --set 'switch.pfc.alpha=1/64..2:log' --minimize fct_ps.p99 --limit pauses.count=0
     """
+    from fabemu.cost.shortage import check_address_space
+
+    check_address_space()
     from fabemu.sweeps import hiring, load_sweep, study_execution
     from fabemu.sweeps.parameter import read_settings
     from fabemu.sweeps.store import default_directory

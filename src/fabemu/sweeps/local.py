@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import selectors
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import IO
 
 import fabemu
+from fabemu.cost.machine import size_text
+from fabemu.cost.shortage import THREADS_LACK, address_space_limit, frugal_environment, shortage, shortage_in
 from fabemu.errors import InputError, MachineError
 from fabemu.sweeps.task import Outcome, Task
 from fabemu.sweeps.worker import READY, receive, send
@@ -48,6 +51,7 @@ class LocalWorkers:
         self._selector = selectors.DefaultSelector()
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
+        self._held: list[Task] = []  # for which no further process could be started
         self._stillborn = 0  # in a row
 
     @property
@@ -56,8 +60,26 @@ class LocalWorkers:
         return f"{self.slots} process{'es' if self.slots != 1 else ''}"
 
     def submit(self, task: Task) -> None:
-        """Give a task to a worker; at most `slots` at a time."""
-        worker = self._idle.pop() if self._idle else self._start()
+        """Give a task to a worker; at most `slots` at a time.
+
+        If no further process can be started, those that there are do the work.
+
+        Raises
+        ------
+        MachineError
+            If there are none.
+        """
+        try:
+            worker = self._idle.pop() if self._idle else self._start()
+        except MachineError:
+            if not self._busy:
+                raise
+            self.slots = len(self._busy)
+            self._held.append(task)
+            return
+        self._give(task, worker)
+
+    def _give(self, task: Task, worker: _Worker) -> None:
         self._busy.add(worker)
         worker.task = task
         # A worker that is dying cannot take it; its end will be seen, and the task handed back.
@@ -88,6 +110,8 @@ class LocalWorkers:
             worker.task = None
             if outcome is not None:
                 outcomes.append(outcome)
+        while self._held and (self._idle or not self._busy):
+            self._give(self._held.pop(), self._idle.pop() if self._idle else self._start())
         return outcomes
 
     def close(self) -> None:
@@ -96,6 +120,7 @@ class LocalWorkers:
             worker.kill()
         self._idle.clear()
         self._busy.clear()
+        self._held.clear()
         self._selector.close()
         self._scratch.cleanup()
 
@@ -105,17 +130,25 @@ class LocalWorkers:
         return worker
 
     def _buried(self, worker: _Worker) -> Outcome | None:
-        """What a worker that died leaves; None if it had no task."""
+        """What a worker that died leaves; None if it had no task, or another one is to do it."""
         self._selector.unregister(worker.answers)
         if worker in self._idle:
             self._idle.remove(worker)
         text = worker.bury()
         if worker.task is None:
             return None
-        self._stillborn += not worker.is_ready
-        if self._stillborn >= _FRUITLESS:
-            raise MachineError(f"no worker process can be started: {text}")
-        return Outcome(worker.task.index, "failed", error=f"the worker process died: {text}")
+        if worker.is_ready:
+            return Outcome(worker.task.index, "failed", error=f"the worker process died: {text}{_hint(text)}")
+        # It died of its start and not of its task, which another one takes: those that there are, or one more.
+        others = len(self._idle) + len(self._busy - {worker})
+        if others:
+            self.slots = others
+        else:
+            self._stillborn += 1
+            if self._stillborn >= _FRUITLESS:
+                raise MachineError(f"no worker process can be started: {shortage_in(text) or text}{_hint(text)}")
+        self._held.append(worker.task)
+        return None
 
 
 class _Worker:
@@ -124,9 +157,11 @@ class _Worker:
     def __init__(self, scratch: str) -> None:
         self.task: Task | None = None
         self.is_ready = False
-        self._scratch = tempfile.mkdtemp(dir=scratch)
-        self._talk: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed when the worker is buried
+        self._scratch = scratch
+        talk: IO[bytes] | None = None
         try:
+            self._scratch = tempfile.mkdtemp(dir=scratch)
+            talk = self._talk = tempfile.TemporaryFile()  # noqa: SIM115, closed when the worker is buried
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-m", "fabemu.sweeps.worker"],
                 stdin=subprocess.PIPE,
@@ -136,9 +171,11 @@ class _Worker:
                 env=_environment(self._scratch),
                 start_new_session=True,  # Ctrl-C is for the one who sends the tasks
             )
-        except OSError as error:
-            self._talk.close()
-            raise MachineError(f"cannot start a worker process: {error.strerror or error}") from error
+        except (OSError, MemoryError) as error:
+            if talk is not None:
+                talk.close()
+            reason = shortage(error) or (THREADS_LACK if getattr(error, "errno", 0) == errno.EAGAIN else str(error))
+            raise MachineError(f"cannot start a worker process: {reason}") from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self.tasks, self.answers = io.BufferedWriter(self._process.stdin), self._process.stdout  # type: ignore[type-var]
 
@@ -170,6 +207,14 @@ class _Worker:
         self._talk.close()
 
 
+def _hint(text: str) -> str:
+    """What may be behind the death of a process in an address space that is limited."""
+    limit = address_space_limit()
+    if limit is None or shortage_in(text) is not None:
+        return ""
+    return f"; its address space is limited to {size_text(limit)} (ulimit -v)"
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -181,4 +226,10 @@ def _environment(scratch: str) -> dict[str, str]:
     """The same fabemu for workers, one thread each, and a place for files that goes away with the workers."""
     paths = [str(Path(fabemu.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    return {**os.environ, **one, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "TMPDIR": scratch}
+    return {
+        **frugal_environment(),
+        **os.environ,
+        **one,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "TMPDIR": scratch,
+    }

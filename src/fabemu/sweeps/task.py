@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fabemu.cost.shortage import shortage
 from fabemu.deferred import dataclass
 from fabemu.errors import EngineFault, FabemuError, InputError, ScenarioError
 
@@ -77,12 +78,14 @@ def run_task(
         outcome = Outcome(task.index, "invalid", error=str(error))
     except EngineFault as error:
         outcome = Outcome(task.index, "fault", error=str(error))
-    except MemoryError as error:
-        outcome = Outcome(task.index, "failed", error=f"out of memory {error}".strip())
-    except (FabemuError, OSError) as error:
+    except FabemuError as error:
         outcome = Outcome(task.index, "failed", error=str(error))
     except Exception as error:
-        outcome = Outcome(task.index, "fault", error=f"fault in fabemu: {type(error).__name__}: {error}")
+        lack = shortage(error)
+        if lack is not None or isinstance(error, OSError):
+            outcome = Outcome(task.index, "failed", error=lack or str(error))
+        else:
+            outcome = Outcome(task.index, "fault", error=f"fault in fabemu: {type(error).__name__}: {error}")
     cost = {
         "wall_seconds": round(time.monotonic() - begun, 3),
         "peak_memory_bytes": peak_memory_bytes(),

@@ -52,6 +52,11 @@ def _read_tasks(source: IO[bytes], tasks: queue.SimpleQueue[Any]) -> None:
             tasks.put(receive(source))
         except EOFError:
             os._exit(0)
+        except BaseException as error:
+            # A task that this process has no memory to read: nobody but the caller can do anything about it.
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            sys.stderr.flush()
+            os._exit(1)
 
 
 def main() -> None:
@@ -59,9 +64,9 @@ def main() -> None:
     # What a library may print must not end up among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    send(answers, READY)
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_read_tasks, args=(sys.stdin.buffer, tasks), daemon=True).start()
+    send(answers, READY)
     while True:
         send(answers, run_task(tasks.get()))
 

@@ -206,6 +206,12 @@ def test_a_worker_that_cannot_start_is_an_error_of_the_machine(folder, monkeypat
         (("--set", "switch.buffer=[4MiB,8MiB]", "--objective", "slowdown"), 2, "there is no figure 'slowdown'"),
         (("--set", "switch.buffer=[4MiB,8MiB]", "--plot", "p.gif"), 2, "the name must end in .png, .svg or .pdf"),
         (("--set", "switch.buffer=[4MiB,8MiB]", "--dask", "nonsense"), 2, "is not the address of a Dask scheduler"),
+        (
+            ("--set", "switch.buffer=[4MiB,8MiB]", "--dask", "tcp://h:70000"),
+            2,
+            "is not the address of a Dask scheduler",
+        ),
+        (("--set", "switch.buffer=[4MiB,8MiB]", "--dask", "tcp://h:0"), 2, "is not the address of a Dask scheduler"),
         (("--set", "switch.buffer=[4MiB,8MiB]", "--out", "small.toml"), 2, "small.toml: is a file, not a directory"),
     ],
 )

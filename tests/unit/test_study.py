@@ -4,6 +4,7 @@ import math
 import random
 import sys
 
+import numpy as np
 import pytest
 
 import fabemu
@@ -118,7 +119,8 @@ def test_more_trials_go_on_after_the_end(tmp_path):
 
 
 def test_another_aim_is_another_study(tmp_path):
-    work(tmp_path / "s", Workers(), trials=8)
+    # More points than the first batch has: that they differ in number says nothing.
+    work(tmp_path / "s", Workers(), trials=16)
     with pytest.raises(fabemu.OutputError, match="with another objective, or not by the same optimiser"):
         work(tmp_path / "s", Workers(), trials=8, aim=Aim("fct_ps.p99"))
 
@@ -167,7 +169,31 @@ def test_limits(text, value, kept):
     assert read_limit(str(read_limit(text))) == read_limit(text)
 
 
-@pytest.mark.parametrize("text", ["pauses.count", "pauses.count<0", "pauses.count=none", "=0", "pauses.count=1ms"])
+@pytest.mark.parametrize("value", ["1234567", "0.1234567891", "-3", "1e300", "30000000001"])
+def test_a_limit_is_stored_as_it_was_given(value):
+    limit = read_limit(f"queue_max_bytes<={value}")
+    aim = Aim("slowdown.p99", False, (limit,))
+    assert Aim.from_dict(aim.to_dict()) == aim
+    assert limit.violation([float(value)]) == 0 < limit.violation([np.nextafter(float(value), np.inf)])
+
+
+def test_a_limit_beyond_all_numbers():
+    with pytest.raises(InputError, match="is not a limit: 1e400 is beyond all numbers"):
+        read_limit("pauses.count=1e400")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pauses.count",
+        "pauses.count<0",
+        "pauses.count=none",
+        "=0",
+        "pauses.count=1ms",
+        "pauses.count=1.2.3",
+        "pauses.count=.",
+    ],
+)
 def test_what_is_no_limit(text):
     with pytest.raises(InputError, match="is not a limit: write FIGURE<=NUMBER"):
         read_limit(text)
@@ -182,6 +208,8 @@ def test_studies_that_cannot_be(tmp_path, monkeypatch):
     for more, message in (
         ({"trials": 0}, "0 trials: a study has 1 to 10,000"),
         ({"trials": 5, "batch": 0}, "0 trials at a time: give 1 or more"),
+        ({"trials": 5, "sampler_seed": -1}, "-1: the seed of the optimiser is 0 to 4,294,967,295"),
+        ({"trials": 5, "sampler_seed": 2**32}, "4294967296: the seed of the optimiser is 0 to"),
     ):
         with pytest.raises(InputError, match=message):
             Study(SMALL, *parameters_of(SETTINGS), AIM, **more)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fabemu
+from fabemu.cost.machine import Room
 from fabemu.errors import InputError, MachineError, OutputError
 from fabemu.headline import FIGURES, check_figure
 from fabemu.sweeps.execute import Execution, task_of
@@ -355,3 +356,10 @@ def test_a_machine_that_fails_is_no_fault_of_the_point(monkeypatch, error, statu
     monkeypatch.setattr("fabemu.simulate.Simulation.run", broken)
     outcome = run_task(task_of(plan_sweep(SMALL, *parameters_of({"switch.buffer": ["4MiB"]})), 0))
     assert outcome.status == status and outcome.error
+
+
+def test_a_run_that_cannot_fit_names_no_option_that_sweeps_lack(monkeypatch):
+    monkeypatch.setattr("fabemu.cost.admission.room", lambda: Room(10_000, "this machine"))
+    outcome = run_task(task_of(plan_sweep(SMALL, *parameters_of({"switch.buffer": ["4MiB"]})), 0))
+    assert outcome.status == "failed" and outcome.error.startswith("not enough memory: ")
+    assert "--ignore-memory" not in outcome.error

@@ -23,7 +23,8 @@ WARN_SHARE = 0.8
 """Share of the memory there is beyond which a run comes with a warning."""
 
 _REMEDY = "simulate a smaller fabric or fewer messages, or use a machine with more memory"
-_ANYWAY = "; --ignore-memory goes on anyway"
+ANYWAY = "; --ignore-memory goes on anyway"
+"""End of a refusal, for commands that have this option."""
 
 
 def admit_scenario(scenario: Scenario, base_dir: Path = Path(), *, ignore_memory: bool = False) -> str | None:
@@ -57,7 +58,7 @@ def admit_scenario(scenario: Scenario, base_dir: Path = Path(), *, ignore_memory
         f"there is {there_is}; {_REMEDY}"
     )
     if not ignore_memory:
-        raise MachineError(text + _ANYWAY)
+        raise MachineError(text + ANYWAY)
     return text
 
 
@@ -116,7 +117,7 @@ def judge(cost: Cost, there_is: Room, *, ignore_memory: bool = False) -> str | N
             f"at its peak, and there is {there_is}; {_REMEDY}"
         )
         if not ignore_memory:
-            raise MachineError(text + _ANYWAY)
+            raise MachineError(text + ANYWAY)
         return text
     if total > WARN_SHARE * there_is.bytes:
         return (

@@ -27,7 +27,8 @@ CONNECT_SECONDS = 5
 _LOST_SECONDS = 10  # without the scheduler, before the sweep gives up
 _SLOTS_SECONDS = 2  # how often the size of the cluster is asked for
 _PER_THREAD = 2  # tasks at the cluster for each of its threads: one at work and one at hand
-_ADDRESS = re.compile(r"(?:[a-z]+://)?(?:\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):\d{1,5}/?")
+_ADDRESS = re.compile(r"(?:[a-z]+://)?(?:\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):(\d{1,5})/?")
+_PORT_MAX = 65535
 _EXTRA = "--dask needs dask.distributed: install it with pip install 'fabemu[dask]'"
 
 
@@ -39,7 +40,8 @@ def check_address(address: str) -> str:
     InputError
         If it is none, or dask.distributed is not installed.
     """
-    if not _ADDRESS.fullmatch(address):
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 1 <= int(match[1]) <= _PORT_MAX:
         raise InputError(f"{address!r} is not the address of a Dask scheduler: write for example tcp://10.0.0.1:8786")
     try:
         import distributed  # noqa: F401

@@ -233,6 +233,8 @@ def _difference(found: Mapping[str, Any], info: Mapping[str, Any]) -> str:
     if found.get("version") != info.get("version"):
         return f"of fabemu {found.get('version')}"
     words = {"parameters": "parameters", "common": "settings", "seeds": "seeds", "design": "design", "points": "points"}
+    if before.get("design") == now["design"] == "tune":
+        del words["points"]  # those of a study become more as it goes
     differing = [word for key, word in words.items() if before.get(key) != now[key]]
     if found.get("tune") != info.get("tune") and not differing:
         return "with another objective, or not by the same optimiser"

@@ -28,7 +28,8 @@ from fabemu.sweeps.points import ScenarioSource, SweepPlan, make_point, plan_swe
 from fabemu.sweeps.task import HAS_FIGURES, Outcome
 
 TRIALS_MAX = 10_000
-_LIMIT = re.compile(r"\s*(\S+?)\s*(<=|>=|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*")
+_SAMPLER_SEEDS = 2**32
+_LIMIT = re.compile(r"\s*(\S+?)\s*(<=|>=|=)\s*([-+]?\.?\d[\d.]*(?:[eE][-+]?\d+)?)\s*")
 _WORST = 1e300  # stands for what is infinite or not there: the optimiser takes finite numbers
 
 
@@ -48,7 +49,9 @@ class Limit:
 
     def __str__(self) -> str:
         """As a user writes it."""
-        return f"{self.figure}{self.relation}{self.value:g}"
+        # What is read back from a study must be the same limit.
+        short = f"{self.value:g}"
+        return f"{self.figure}{self.relation}{short if float(short) == self.value else repr(self.value)}"
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,14 @@ class Aim:
 def read_limit(text: str) -> Limit:
     """Read a limit such as "pauses.count=0" or "queue_max_bytes<=2e6"; raises InputError if it is none."""
     match = _LIMIT.fullmatch(text)
-    if match is None:
+    if match is None or match[3].count(".") > 1:
         raise InputError(
             f"{text!r} is not a limit: write FIGURE<=NUMBER, FIGURE>=NUMBER or FIGURE=NUMBER, in base units"
         )
-    return Limit(check_figure(match[1]), match[2], float(match[3]))
+    value = float(match[3])
+    if not math.isfinite(value):
+        raise InputError(f"{text!r} is not a limit: {match[3]} is beyond all numbers")
+    return Limit(check_figure(match[1]), match[2], value)
 
 
 def read_aim(minimize: str | None, maximize: str | None, limits: Sequence[str]) -> Aim:
@@ -127,6 +133,8 @@ class Study:
             raise InputError(f"{trials} trials: a study has 1 to {TRIALS_MAX:,}")
         if batch < 1:
             raise InputError(f"{batch} trials at a time: give 1 or more")
+        if not 0 <= sampler_seed < _SAMPLER_SEEDS:
+            raise InputError(f"{sampler_seed}: the seed of the optimiser is 0 to {_SAMPLER_SEEDS - 1:,}")
         self.aim = aim
         self.trials = trials
         self._scenario, self._common, self._batch = scenario, tuple(common), batch

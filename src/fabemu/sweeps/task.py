@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fabemu.cost.admission import ANYWAY
 from fabemu.cost.shortage import shortage
 from fabemu.deferred import dataclass
 from fabemu.errors import EngineFault, FabemuError, InputError, ScenarioError
@@ -79,7 +80,7 @@ def run_task(
     except EngineFault as error:
         outcome = Outcome(task.index, "fault", error=str(error))
     except FabemuError as error:
-        outcome = Outcome(task.index, "failed", error=str(error))
+        outcome = Outcome(task.index, "failed", error=str(error).removesuffix(ANYWAY))
     except Exception as error:
         lack = shortage(error)
         if lack is not None or isinstance(error, OSError):

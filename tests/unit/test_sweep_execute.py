@@ -363,3 +363,15 @@ def test_a_run_that_cannot_fit_names_no_option_that_sweeps_lack(monkeypatch):
     outcome = run_task(task_of(plan_sweep(SMALL, *parameters_of({"switch.buffer": ["4MiB"]})), 0))
     assert outcome.status == "failed" and outcome.error.startswith("not enough memory: ")
     assert "--ignore-memory" not in outcome.error
+
+
+@pytest.mark.parametrize("seeds", ["3", 1.5, [1.5], [1, "2"], None])
+def test_seeds_that_are_no_whole_numbers(seeds):
+    with pytest.raises(InputError, match="give a whole number, how many, or a list of whole numbers"):
+        plan_sweep(SMALL, *parameters_of({"switch.buffer": ["4MiB"]}), seeds=seeds)
+
+
+@pytest.mark.parametrize("jobs", ["2", 1.5, 0])
+def test_jobs_that_are_no_number_of_processes(jobs):
+    with pytest.raises(InputError, match=f"{jobs} jobs: give 1 to 1,024 processes"):
+        fabemu.sweep(SMALL, {"switch.buffer": ["4MiB"]}, jobs=jobs)

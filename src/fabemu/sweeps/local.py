@@ -36,7 +36,7 @@ def check_jobs(jobs: int | None) -> int:
     """
     if jobs is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not 1 <= jobs <= _JOBS_MAX:
+    if not isinstance(jobs, int) or not 1 <= jobs <= _JOBS_MAX:
         raise InputError(f"{jobs} jobs: give 1 to {_JOBS_MAX:,} processes")
     return jobs
 

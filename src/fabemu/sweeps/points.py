@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -202,7 +203,10 @@ def _seeds(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
             raise InputError(f"{seeds} seeds: a sweep has 1 to {SEEDS_MAX:,}; to name one seed, write a list: {seeds},")
         chosen = tuple(range(first, first + seeds))
     else:
-        chosen = tuple(seeds)
+        try:
+            chosen = tuple(map(operator.index, seeds))
+        except TypeError:
+            raise InputError(f"seeds = {seeds!r}: give a whole number, how many, or a list of whole numbers") from None
     if not 1 <= len(chosen) <= SEEDS_MAX:
         raise InputError(f"{len(chosen):,} seeds: a sweep has 1 to {SEEDS_MAX:,}")
     for index, seed in enumerate(chosen):

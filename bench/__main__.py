@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.cases import CASES
 from bench.harness import machine, measure, run_once
-from fabemu.simulate import TRACE_LEVELS
+from fabemu.simulate import ENGINES, TRACE_LEVELS
 
 _COLUMNS = (
     ("case", 20),
@@ -68,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--output", type=Path, help="write the JSON to this file as well")
     parser.add_argument("--threads", type=int, default=1, help="most threads that may step the engine, default 1")
+    parser.add_argument("--engine", choices=ENGINES, default="fast", help="what steps it, default fast")
     parser.add_argument("--once", action="store_true", help="one run in this process, as JSON")
     parser.add_argument("--trace", choices=TRACE_LEVELS, default="default", help="tables to write, with --once")
     options = parser.parse_args(arguments)
@@ -79,7 +80,10 @@ def main(arguments: list[str] | None = None) -> int:
     names = options.names or list(CASES)
     if options.once:
         for name in names:
-            print(json.dumps(run_once(name, smoke=options.smoke, trace=options.trace, threads=options.threads)))
+            result = run_once(
+                name, smoke=options.smoke, trace=options.trace, threads=options.threads, engine=options.engine
+            )
+            print(json.dumps(result))
         return 0
 
     facts, results = machine(), []
@@ -94,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
                 warm_ups=options.warm_ups,
                 smoke=options.smoke,
                 threads=options.threads,
+                engine=options.engine,
             )
         )
         if not options.json:

@@ -11,16 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fabemu._core.engine import Engine
 
 from bench.cases import CASES, build
 from fabemu.plan import Plan
-from fabemu.simulate import TRACE_LEVELS, Simulation, peak_memory_bytes
+from fabemu.simulate import TRACE_LEVELS, Simulation, engine_maker, engine_name, peak_memory_bytes
 
 _RUNNING, _STOPPED = 0, 1  # what Engine.run returns
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,15 +36,17 @@ class MeteredEngine:
 
     Parameters
     ----------
+    make
+        Makes the engine from the rest.
     plan, options
         As of `Engine`.
     warm_ps
         Simulated time before which nothing is counted.
     """
 
-    def __init__(self, plan: Plan, *, warm_ps: int = 0, **options: Any) -> None:
+    def __init__(self, make: Callable[..., Any], plan: Plan, *, warm_ps: int = 0, **options: Any) -> None:
         """Make the engine."""
-        self.engine = Engine(plan, **options)
+        self.engine = make(plan, **options)
         self.run_cpu_seconds = 0.0
         self.run_seconds = 0.0
         self.drain_cpu_seconds = 0.0
@@ -97,7 +98,9 @@ class MeteredEngine:
         self.end_cpu_seconds = cpu_seconds()
 
 
-def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads: int = 1) -> dict[str, Any]:
+def run_once(
+    name: str, *, smoke: bool = False, trace: str = "default", threads: int = 1, engine: str = "fast"
+) -> dict[str, Any]:
     """Run a case here and write its traces into a directory that is removed.
 
     Parameters
@@ -110,6 +113,8 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads:
         A key of `fabemu.simulate.TRACE_LEVELS`: what is written.
     threads
         Most threads that may step the engine.
+    engine
+        A key of `fabemu.simulate.ENGINES`: what steps it.
 
     Raises
     ------
@@ -127,7 +132,7 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads:
     made: list[MeteredEngine] = []
 
     def metered(plan: Plan, **options: Any) -> MeteredEngine:
-        made.append(MeteredEngine(plan, warm_ps=warm_ps, **options))
+        made.append(MeteredEngine(engine_maker(engine_name(engine, plan)), plan, warm_ps=warm_ps, **options))
         return made[0]
 
     with tempfile.TemporaryDirectory(prefix="fabemu-bench-") as directory:
@@ -135,32 +140,33 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads:
         close_cpu = cpu_seconds() - made[0].end_cpu_seconds
         totals, digest = run.info["totals"], run.info["digest"]
         table_bytes = sum(path.stat().st_size for path in run.directory.glob("*.arrow"))
-    engine = made[0]
-    memory = engine.memory_bytes()
-    in_flight = engine.in_flight_packets
-    engine_cpu = engine.run_cpu_seconds + engine.drain_cpu_seconds
+    meter = made[0]
+    memory = meter.memory_bytes()
+    in_flight = meter.in_flight_packets
+    engine_cpu = meter.run_cpu_seconds + meter.drain_cpu_seconds
     return {
         "name": name,
         "smoke": smoke,
         "trace": trace,
+        "engine": engine,
         "threads": threads,
         "hops_by_threads": run.info["hops_by_threads"],
         "hosts": compiled.plan.host_count,
         "digest": digest,
         "totals": totals,
-        "measured_hops": engine.hops,
-        "measured_events": engine.events,
-        "events_per_hop": engine.events / max(1, engine.hops),
+        "measured_hops": meter.hops,
+        "measured_events": meter.events,
+        "events_per_hop": meter.events / max(1, meter.hops),
         "compile_cpu_seconds": compile_cpu,
-        "run_cpu_seconds": engine.run_cpu_seconds,
-        "run_seconds": engine.run_seconds,
-        "hops_per_second": engine.hops / max(engine.run_seconds, 1e-9),
-        "drain_cpu_seconds": engine.drain_cpu_seconds,
-        "record_cpu_seconds": engine.end_cpu_seconds - engine.begin_cpu_seconds - engine_cpu,
+        "run_cpu_seconds": meter.run_cpu_seconds,
+        "run_seconds": meter.run_seconds,
+        "hops_per_second": meter.hops / max(meter.run_seconds, 1e-9),
+        "drain_cpu_seconds": meter.drain_cpu_seconds,
+        "record_cpu_seconds": meter.end_cpu_seconds - meter.begin_cpu_seconds - engine_cpu,
         "close_cpu_seconds": close_cpu,
         "table_rows": sum(run.info["rows"].values()),
         "table_bytes": table_bytes,
-        "hops_per_cpu_second": engine.hops / max(engine_cpu, 1e-9),
+        "hops_per_cpu_second": meter.hops / max(engine_cpu, 1e-9),
         "in_flight_packets": in_flight,
         "engine_bytes_per_host": sum(memory.values()) / compiled.plan.host_count,
         "bytes_per_in_flight_packet": (memory["links"] + memory["queues"]) / max(1, in_flight),
@@ -171,7 +177,9 @@ def run_once(name: str, *, smoke: bool = False, trace: str = "default", threads:
     }
 
 
-def measure(name: str, *, repeats: int, warm_ups: int, smoke: bool = False, threads: int = 1) -> dict[str, Any]:
+def measure(
+    name: str, *, repeats: int, warm_ups: int, smoke: bool = False, threads: int = 1, engine: str = "fast"
+) -> dict[str, Any]:
     """Run a case in fresh processes: medians of the repeats after the warm-ups.
 
     Raises
@@ -179,13 +187,25 @@ def measure(name: str, *, repeats: int, warm_ups: int, smoke: bool = False, thre
     RuntimeError
         A repeat failed, or computed something else than the ones before.
     """
-    runs = [in_fresh_process(name, smoke=smoke, threads=threads) for _ in range(warm_ups + repeats)]
+    runs = [in_fresh_process(name, smoke=smoke, threads=threads, engine=engine) for _ in range(warm_ups + repeats)]
     result = median_of(runs[warm_ups:])
     speeds = [run["hops_per_cpu_second"] for run in runs[warm_ups:]]
-    return result | {"repeats": repeats, "spread": (max(speeds) - min(speeds)) / statistics.median(speeds)}
+    return result | {"repeats": repeats, "spread": spread(speeds)}
 
 
-def in_fresh_process(name: str, *, smoke: bool = False, trace: str = "default", threads: int = 1) -> dict[str, Any]:
+def spread(values: Sequence[float]) -> float:
+    """(Largest - smallest) / median."""
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """Median of the ratios of what was measured in the same round."""
+    return statistics.median(one / other for one, other in zip(above, below, strict=True))
+
+
+def in_fresh_process(
+    name: str, *, smoke: bool = False, trace: str = "default", threads: int = 1, engine: str = "fast"
+) -> dict[str, Any]:
     """What `run_once` gives, of a process that does nothing else; raises RuntimeError if it fails."""
     command = [
         sys.executable,
@@ -196,6 +216,8 @@ def in_fresh_process(name: str, *, smoke: bool = False, trace: str = "default", 
         trace,
         "--threads",
         str(threads),
+        "--engine",
+        engine,
         *(["--smoke"] if smoke else []),
         name,
     ]

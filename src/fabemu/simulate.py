@@ -139,7 +139,7 @@ class Simulation:
         self._cost = cost
         self._forecast: Forecast | None = None
         self._engine_name = "given" if callable(engine) else engine_name(engine, compiled.plan)
-        make_engine = engine if callable(engine) else _engine_maker(self._engine_name)
+        make_engine = engine if callable(engine) else engine_maker(self._engine_name)
         self.scenario = scenario
         self.compiled = compiled
         plan: Plan = compiled.plan
@@ -690,7 +690,7 @@ def try_out(compiled: Compiled, *, seconds: float = 0.5) -> Speed | None:
     Speed or None
         Of what came after the first tenth, in which rings grow and caches fill; None if nothing moves.
     """
-    engine = _engine_maker(engine_name(None, compiled.plan))(compiled.plan)
+    engine = engine_maker(engine_name(None, compiled.plan))(compiled.plan)
     until_ps, budget = compiled.plan.until_ps, BUDGET_HOPS // 10
     begun = time.process_time()
     first: tuple[int, float] | None = None
@@ -735,8 +735,8 @@ def engine_name(asked: str | None, plan: Plan) -> str:
     return "ns3"
 
 
-def _engine_maker(name: str) -> Callable[..., Any]:
-    """What makes the engine of a name that `engine_name` gave."""
+def engine_maker(name: str) -> Callable[..., Any]:
+    """What makes the engine of a name that `engine_name` gave, from a plan and the options of `Engine`."""
     from fabemu._core.engine import Engine
 
     def make(plan: Plan, **options: Any) -> Any:

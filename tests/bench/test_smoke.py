@@ -10,6 +10,7 @@ from fabemu._core.engine import Engine
 from bench.__main__ import main
 from bench.cases import CASES, build
 from bench.harness import run_once
+from fabemu.simulate import ENGINES
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -36,6 +37,17 @@ def test_clean_permutation_has_no_collision(name: str) -> None:
     at_switches = rows[rows["port"] >= plan.node_port_start[plan.host_count]]
     assert len(at_switches) > 0
     assert at_switches["queue_max_bytes"].max() <= 2 * 4174
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_engines_compute_the_same(threads: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for engine in ENGINES:
+        assert main(["--once", "--smoke", "--engine", engine, "--threads", threads, "incast-128"]) == 0
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [result["engine"] for result in results] == list(ENGINES)
+    assert len({result["digest"] for result in results}) == 1
+    fast, exact, _ = (result["measured_events"] for result in results)
+    assert fast < exact
 
 
 def test_command_line_runs_a_case(capsys: pytest.CaptureFixture[str]) -> None:

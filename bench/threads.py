@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,23 @@ import numpy as np
 from fabemu._core.engine import Engine
 
 from bench.cases import CASES, build
-from bench.harness import ROOT, machine
+from bench.harness import ROOT, machine, median_ratio
 from fabemu.partition import partition
+from fabemu.plan import Plan
 
 DEFAULT_CASES = ("clean-1024", "congested-1024", "incast-1024")
 BUDGET_HOPS = 200_000
 _RUNNING = 0
 
 
-def step(name: str, threads: int, *, smoke: bool = False) -> dict[str, Any]:
-    """Step a case from its begin to its end; the part after the first tenth is timed.
+def step(plan: Plan, threads: int) -> dict[str, Any]:
+    """Step a plan from its begin to its end; the part after the first tenth is timed.
 
     Returns
     -------
     dict
         ``hops_per_second`` of wall clock, ``digest``, ``packet_hops``.
     """
-    plan = build(CASES[name], smoke=smoke)[1].plan
     engine = Engine(plan, threads=threads)
     engine.share(partition(plan, threads))
     engine.run(plan.until_ps // 10, 1 << 60)
@@ -60,7 +61,7 @@ def step(name: str, threads: int, *, smoke: bool = False) -> dict[str, Any]:
 
 
 class Stepper:
-    """A process that steps a case whenever it is told to."""
+    """A process that compiles a case, and steps it whenever it is told to."""
 
     def __init__(self, name: str, threads: int, *, smoke: bool) -> None:
         """Start it."""
@@ -81,6 +82,13 @@ class Stepper:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._is_ready = False
+
+    def wait_ready(self) -> None:
+        """Wait until the case is compiled, so that what begins next is stepping and nothing else."""
+        if not self._is_ready:
+            self._line()
+            self._is_ready = True
 
     def begin(self) -> None:
         """Have the case stepped once."""
@@ -89,11 +97,7 @@ class Stepper:
 
     def end(self) -> dict[str, Any]:
         """What `step` gives; raises RuntimeError if the process died."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a stepper ended with code {self._process.wait()}")
-        result: dict[str, Any] = json.loads(line)
+        result: dict[str, Any] = json.loads(self._line())
         return result
 
     def close(self) -> None:
@@ -101,6 +105,38 @@ class Stepper:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a stepper ended with code {self._process.wait()}")
+        return line
+
+
+def side_by_side(steppers: Sequence[Stepper]) -> list[dict[str, Any]]:
+    """Have every one step its case once, all at the same time; what `step` gives for each."""
+    for stepper in steppers:
+        stepper.wait_ready()
+    for stepper in steppers:
+        stepper.begin()
+    return [stepper.end() for stepper in steppers]
+
+
+def in_fresh_steppers(name: str, threads: int, *, processes: int = 1, smoke: bool = False) -> list[dict[str, Any]]:
+    """Step a case once in processes that do nothing else, all at the same time; what `step` gives for each.
+
+    Raises
+    ------
+    RuntimeError
+        A process failed.
+    """
+    steppers = [Stepper(name, threads, smoke=smoke) for _ in range(processes)]
+    try:
+        return side_by_side(steppers)
+    finally:
+        for stepper in steppers:
+            stepper.close()
 
 
 def compare(name: str, *, rounds: int, smoke: bool = False) -> dict[str, Any]:
@@ -123,9 +159,7 @@ def compare(name: str, *, rounds: int, smoke: bool = False) -> dict[str, Any]:
     try:
         for _ in range(rounds):
             for kind, steppers in (("one", [one]), ("pair", [one, beside]), ("two", [two])):
-                for stepper in steppers:
-                    stepper.begin()
-                results = [stepper.end() for stepper in steppers]
+                results = side_by_side(steppers)
                 speeds[kind].append(sum(result["hops_per_second"] for result in results))
                 digests |= {result["digest"] for result in results}
     finally:
@@ -137,8 +171,8 @@ def compare(name: str, *, rounds: int, smoke: bool = False) -> dict[str, Any]:
         "name": name,
         "rounds": rounds,
         **speeds,
-        "gain": statistics.median(two / one for two, one in zip(speeds["two"], speeds["one"], strict=True)),
-        "efficiency": statistics.median(two / pair for two, pair in zip(speeds["two"], speeds["pair"], strict=True)),
+        "gain": median_ratio(speeds["two"], speeds["one"]),
+        "efficiency": median_ratio(speeds["two"], speeds["pair"]),
         "digest": digests.pop(),
     }
 
@@ -159,8 +193,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
     if options.serve is not None:
+        plan = build(CASES[names[0]], smoke=options.smoke)[1].plan
+        print("ready", flush=True)
         for _ in sys.stdin:
-            print(json.dumps(step(names[0], options.serve, smoke=options.smoke)), flush=True)
+            print(json.dumps(step(plan, options.serve)), flush=True)
         return 0
     results = []
     print(", ".join(f"{key} {value}" for key, value in machine().items()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.cases import CASES
@@ -19,6 +19,13 @@ from fabemu.simulate import TRACE_LEVELS
 DEFAULT_CASES = ("clean-128", "congested-1024", "incast-1024")
 LEVELS = tuple(TRACE_LEVELS)
 """Trace levels; the first is what the others are compared with."""
+
+
+def with_writing(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what `compare` tells of a run by itself: ``measured_cpu_seconds`` and ``writing_share``."""
+    writing = run["drain_cpu_seconds"] + run["record_cpu_seconds"] + run["close_cpu_seconds"]
+    measured = run["run_cpu_seconds"] + writing
+    return {**run, "measured_cpu_seconds": measured, "writing_share": writing / measured}
 
 
 def compare(name: str, *, repeats: int, smoke: bool = False, levels: Sequence[str] = LEVELS) -> list[dict[str, Any]]:
@@ -51,11 +58,8 @@ def compare(name: str, *, repeats: int, smoke: bool = False, levels: Sequence[st
     for turn in range(repeats + 1):
         for level in levels:
             run = in_fresh_process(name, smoke=smoke, trace=level)
-            writing = run["drain_cpu_seconds"] + run["record_cpu_seconds"] + run["close_cpu_seconds"]
-            run["measured_cpu_seconds"] = run["run_cpu_seconds"] + writing
-            run["writing_share"] = writing / run["measured_cpu_seconds"]
             if turn > 0:
-                runs[level].append(run)
+                runs[level].append(with_writing(run))
     results = [median_of(runs[level]) for level in levels]
     if len({result["digest"] for result in results}) != 1:
         raise RuntimeError(f"{name}: the tables change what is computed")

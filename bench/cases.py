@@ -50,6 +50,11 @@ class Case:
     warm_us: int
     stop_us: int
 
+    @property
+    def hosts(self) -> int:
+        """At full size."""
+        return _host_count(self.fabric)
+
 
 def _case(workload: str, hosts: int, cc: str, warm_us: int, stop_us: int, what: str) -> Case:
     fabric = {128: LEAF_SPINE, 1024: FAT_TREE, 8192: LARGE_FAT_TREE}[hosts]

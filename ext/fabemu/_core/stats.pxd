@@ -23,8 +23,12 @@ cdef inline void stats_area(queue_t* queue, ps_t now) noexcept nogil:
 
 cdef inline void port_touch(engine_t* e, worker_t* w, int32_t port_id) noexcept nogil:
     """The port has something to say of the open interval."""
-    if e.port_touched[port_id]:
-        return
+    if unlikely(e.port_touched[port_id] == 0):
+        port_touch_first(e, w, port_id)
+
+
+cdef inline void port_touch_first(engine_t* e, worker_t* w, int32_t port_id) noexcept nogil:
+    """The same for the first time in the interval."""
     e.port_touched[port_id] = 1
     if unlikely(w.touched_count == w.touched_capacity):
         if not array_grow(w.arena, <void**>&w.touched, w.touched_count, 2 * w.touched_capacity, sizeof(int32_t)):

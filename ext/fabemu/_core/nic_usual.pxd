@@ -4,7 +4,8 @@ Owns      usual_data, usual_acknowledgement.
 Invariant what they take they leave as host_arrival would; whatever is not plain they do not touch.
 Order     docs/MODEL.md 10 and 11.
 """
-from .types cimport (int32_t, uint64_t, ps_t, unlikely, FLAG_CE, FLAG_ECHO, FOREVER, KIND_ACK, MODE_PLAIN)
+from .types cimport (int32_t, uint32_t, uint64_t, ps_t, unlikely, FLAG_CE, FLAG_ECHO, FOREVER, KIND_ACK, MODE_PLAIN,
+                     NOTIFY_CNP)
 from .packet cimport packet_t
 from .plan cimport nic_profile_t
 from .state cimport engine_t, host_t, outbox_t, port_t, qp_t, rx_t, control_queue_t
@@ -14,17 +15,24 @@ from .nic_receive cimport rx_answer
 
 cdef inline bint usual_data(engine_t* e, const host_t* host, const nic_profile_t* nic, outbox_t* boxes, port_t* port,
                             const packet_t* packet, ps_t now) noexcept nogil:
-    """Take the data packet that its receiver expects, not marked and not the last of its message; whether it is one."""
+    """Take the data packet that its receiver expects, not the last of its message, and not to be answered by a CNP.
+
+    Whether it is one.
+    """
     cdef int32_t slot = e.rx_slot[packet.qp]
+    cdef uint32_t marked = packet.flags & FLAG_CE
     cdef control_queue_t* queue
     cdef rx_t* rx
     if unlikely(slot < 0):
         return False
     rx = &host.receivers[slot]
     queue = &boxes[rx.ack_class].control
-    if unlikely(rx.mode != MODE_PLAIN or (packet.flags & FLAG_CE) or psn_ahead(e, packet.psn, rx.expected) != 0
+    if unlikely(rx.mode != MODE_PLAIN or psn_ahead(e, packet.psn, rx.expected) != 0
                 or rx.expected + 1 == rx.message_end or rx.ack_position > queue.head or control_is_full(queue)):
         return False
+    if marked and (nic.notify != NOTIFY_CNP or rx.last_cnp_ps < 0 or now - rx.last_cnp_ps >= nic.cnp_interval_ps):
+        return False
+    rx.marks += marked
     rx.expected += 1
     rx.nak_sent = 0
     rx.since_ack += 1

@@ -252,6 +252,24 @@ cdef inline void pfc_set_refresh(engine_t* e, worker_t* w, port_t* port, int32_t
         port_expect(e, w, port_id, port.refresh_ps)
 
 
+cdef inline void pfc_collect(engine_t* e, worker_t* w, const port_t* port, int32_t port_id) noexcept nogil:
+    """Take up what a port has to do about pauses in this visit: the frame that repeats them, responses that are due."""
+    cdef const pending_queue_t* pending = &e.pendings[port_id]
+    cdef uint32_t position
+    cdef ps_t time_ps
+    if port.refresh_ps < w.limit_ps:
+        events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, TIMER_REFRESH,
+                                    <uint64_t>port.local))
+    if port.pending_count > 0:
+        position = pending.head
+        while position != pending.tail:
+            time_ps = pending.buffer[position & pending.mask].time_ps
+            if time_ps >= w.limit_ps:
+                break
+            position += 1
+            events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1, <uint64_t>port.local))
+
+
 cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_id, uint32_t xoff_mask,
                            uint32_t classes, ps_t now) noexcept nogil:
     """A PFC frame takes effect at the port it was sent to."""

@@ -1,6 +1,6 @@
 """A plain switch stepped event by event, its usual events in one piece each.
 
-Owns      sequence_applies, sequence_approach, sequence_run.
+Owns      sequence_applies, sequence_collect, sequence_run.
 Invariant it leaves the very state that switch_arrival and switch_transmit would: no option, fault or watchdog concerns
           the switch, and nothing else happens at it at the instant of an event that is dealt with here.
 Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged nor queued if no threshold can be met:
@@ -8,17 +8,19 @@ Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged no
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
-                     BALANCE_ECMP, EVENT_ARRIVAL, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
+                     BALANCE_ECMP, EVENT_ARRIVAL, EVENT_PFC, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
                      FAULT_RELEASE, FAULT_TIME, FOREVER, KIND_CORRUPT, NONE)
 from .memory cimport array_grow
 from .packet cimport packet_is_of_link, packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
-from .heaps cimport KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_sift_down
+from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_push,
+                     events_sift_down)
 from .balance cimport NOWHERE, balance_note
 from .ecmp cimport ecmp_choose, ecmp_row
+from .inbox cimport inbox_room, inbox_sort
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
-from .pfc cimport pfc_lower, pfc_raise, pfc_want_frame
+from .pfc cimport pfc_collect, pfc_lower, pfc_raise, pfc_want_frame
 from .queue cimport queue_append, queue_remove
 from .stats cimport port_touch, stats_area, stats_headroom, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
@@ -68,66 +70,99 @@ cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
     return sequence_close(e, w)
 
 
-cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
-    """Route the arrivals of this visit, and have the state that its events will read fetched before the first of them.
+cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
+    """Take up the events of the ports that are due, as visit_collect does, and route the arrivals.
 
-    Where each arrival leaves is noted in the packet, as a local port, or NOWHERE.
+    Where each arrival leaves is noted in the packet, as a local port, or NOWHERE. The state that the events will read
+    is fetched before the first of them.
     """
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef const int32_t* routes = ecmp_row(&e.plan, node)
     cdef uint32_t seed = e.plan.node_seed[node]
-    cdef int32_t balance = e.switches[node - e.plan.host_count].balance
+    cdef bint balanced = e.switches[node - e.plan.host_count].balance != BALANCE_ECMP
     cdef int64_t class_count = e.plan.class_count
+    cdef ps_t window_start_ps = w.window_start_ps
     cdef ps_t limit_ps = w.limit_ps
     cdef uint64_t seen[2]         # local ports, the first 64, that were approached: for arrivals, for what waits
-    cdef uint64_t bits
-    cdef int32_t index, egress_id, local, klass
-    cdef uint32_t position, classes
-    cdef const port_t* port
+    cdef uint64_t bits, flow, flow_before, usual
+    cdef int64_t count = 0
+    cdef int32_t sources = 0      # ports with arrivals
+    cdef int32_t index, egress_id, local, klass, port_id
+    cdef uint32_t position, tail, mask, classes
+    cdef port_t* port
     cdef const queue_t* queue
+    cdef packet_t* ring
     cdef packet_t* packet
-    if unlikely(balance != BALANCE_ECMP):
+    cdef uint64_t* keys
+    cdef ps_t time_ps
+    if unlikely(balanced):
         balance_note(e, w, node)
+    w.heap_count = 0
+    w.inbox_next = 0
     seen[0] = 0
     seen[1] = 0
     for index in range(w.due_count):
-        port = &e.ports[w.due[index]]
+        port_id = w.due[index]
+        port = &e.ports[port_id]
         position = port.head
-        classes = 0
-        while position != port.tail:
-            packet = &port.ring[position & port.mask]
-            if packet.time_ps >= limit_ps:
-                break
-            position += 1
-            if unlikely(packet_is_of_link(packet)):
-                continue
-            klass = <int32_t>packet_class(packet)
-            if unlikely(balance != BALANCE_ECMP):
-                if packet.ingress == NOWHERE:
+        tail = port.tail
+        if position != tail:
+            if unlikely(count + (tail - position) > w.inbox_capacity):
+                if not inbox_room(e, w, count + (tail - position)):
+                    return
+            keys = w.inbox
+            ring = port.ring
+            mask = port.mask
+            usual = event_key(0, EVENT_ARRIVAL, 0, <uint64_t>port.local)
+            flow_before = 0
+            local = -1
+            classes = 0
+            sources += 1
+            while position != tail:
+                packet = &ring[position & mask]
+                time_ps = packet.time_ps
+                if time_ps >= limit_ps:
+                    break
+                position += 1
+                if unlikely(packet_is_of_link(packet)):
+                    keys[count] = event_key(time_ps - window_start_ps, EVENT_PFC, 0, <uint64_t>port.local)
+                    count += 1
                     continue
-                egress_id = first_port + packet.ingress
-            else:
-                egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
-            local = egress_id - first_port
-            if unlikely(egress_id < 0):
-                packet.ingress = NOWHERE
-                continue
-            packet.ingress = <uint16_t>local
-            if not (classes >> klass) & 1:
-                classes |= <uint32_t>1 << klass
-                prefetch(&e.queues[w.due[index] * class_count + klass].reserved_used_bytes)
-            if local < 64 and not (seen[0] >> local) & 1:
-                seen[0] |= <uint64_t>1 << local
-                prefetch(&e.ports[egress_id])
-                prefetch(&e.ports[egress_id].ring)
-                queue = &e.queues[egress_id * class_count + klass]
+                keys[count] = <uint64_t>(time_ps - window_start_ps) << KEY_TIME_SHIFT | usual
+                count += 1
+                klass = <int32_t>packet_class(packet)
+                if unlikely(balanced):
+                    local = NONE if packet.ingress == NOWHERE else <int32_t>packet.ingress
+                else:
+                    flow = packet_words(packet.hash, packet.dst)
+                    if flow != flow_before or local < 0:
+                        flow_before = flow
+                        egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+                        local = egress_id - first_port if egress_id >= 0 else NONE
+                if unlikely(local < 0):
+                    packet.ingress = NOWHERE
+                    continue
+                packet.ingress = <uint16_t>local
+                if not (classes >> klass) & 1:
+                    classes |= <uint32_t>1 << klass
+                    prefetch(&e.queues[port_id * class_count + klass].reserved_used_bytes)
+                if local < 64 and not (seen[0] >> local) & 1:
+                    seen[0] |= <uint64_t>1 << local
+                    prefetch(&e.ports[first_port + local])
+                    prefetch(&e.ports[first_port + local].ring)
+                    queue = &e.queues[(first_port + local) * class_count + klass]
+                    prefetch(queue)
+                    prefetch(&queue.tx_bytes)
+        if port.kick_ps < limit_ps:
+            events_push(e, w, event_key(port.kick_ps - window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
+            if port.waiting_mask and port.local < 64:
+                seen[1] |= <uint64_t>1 << port.local
+                queue = &e.queues[port_id * class_count + ctz(port.waiting_mask)]
                 prefetch(queue)
                 prefetch(&queue.tx_bytes)
-        if port.kick_ps < limit_ps and port.waiting_mask and port.local < 64:
-            seen[1] |= <uint64_t>1 << port.local
-            queue = &e.queues[w.due[index] * class_count + ctz(port.waiting_mask)]
-            prefetch(queue)
-            prefetch(&queue.tx_bytes)
+        if unlikely(port.refresh_ps < limit_ps or port.pending_count > 0):
+            pfc_collect(e, w, port, port_id)
+    w.inbox_count = count
     bits = seen[0] | seen[1]
     while bits:
         prefetch(&e.ports[e.ports[first_port + ctz64(bits)].peer].ring)
@@ -139,6 +174,8 @@ cdef inline void sequence_approach(engine_t* e, worker_t* w, int32_t node) noexc
         queue = &e.queues[(first_port + port.local) * class_count + ctz(port.waiting_mask)]
         prefetch(queue.first)
         prefetch(queue.first + 2)
+    if sources > 1:
+        inbox_sort(w)
 
 
 cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept nogil:

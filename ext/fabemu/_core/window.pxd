@@ -10,7 +10,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlike
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .packet cimport packet_t, packet_is_of_link
-from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, pending_queue_t
+from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
 from .action cimport actions_run
@@ -22,9 +22,9 @@ from .host cimport host_applies, host_approach, host_sight, host_visit
 from .inbox cimport inbox_fetch, inbox_sort
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
-from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
+from .pfc cimport pfc_collect, pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
 from .stats cimport stats_area, stats_headroom_held, stats_paused
-from .sequence cimport sequence_applies, sequence_approach, sequence_run
+from .sequence cimport sequence_applies, sequence_collect, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
@@ -95,33 +95,19 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Take up the events of the ports that are due: arrivals in the inbox, the others in the heap."""
     cdef int32_t port_id, index
-    cdef uint32_t position
     cdef port_t* port
     cdef host_t* host
-    cdef const pending_queue_t* pending
-    cdef ps_t time_ps
-    cdef uint64_t local
     w.heap_count = 0
     w.inbox_count = 0
     w.inbox_next = 0
     for index in range(w.due_count):
         port_id = w.due[index]
         port = &e.ports[port_id]
-        local = <uint64_t>port.local
         inbox_fetch(e, w, port)
         if port.kick_ps < w.limit_ps:
-            events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, local))
-        if unlikely(port.refresh_ps < w.limit_ps):
-            events_push(e, w, event_key(port.refresh_ps - w.window_start_ps, EVENT_TIMER, TIMER_REFRESH, local))
-        if unlikely(port.pending_count > 0):
-            pending = &e.pendings[port_id]
-            position = pending.head
-            while position != pending.tail:
-                time_ps = pending.buffer[position & pending.mask].time_ps
-                if time_ps >= w.limit_ps:
-                    break
-                position += 1
-                events_push(e, w, event_key(time_ps - w.window_start_ps, EVENT_PFC, 1, local))
+            events_push(e, w, event_key(port.kick_ps - w.window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
+        if unlikely(port.refresh_ps < w.limit_ps or port.pending_count > 0):
+            pfc_collect(e, w, port, port_id)
     inbox_sort(w)
     if node < e.plan.host_count:
         host = &e.hosts[node]
@@ -331,8 +317,7 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
             check_device(e, node)
         return
     if not is_host and sequence_applies(e, node):
-        sequence_approach(e, w, node)
-        visit_collect(e, w, node)
+        sequence_collect(e, w, node)
         visit_plain(e, w, node)
         visit_leave(e, w, node)
         if CHECK:

@@ -114,6 +114,8 @@ cdef inline void link_down(engine_t* e, worker_t* w, int32_t port_id, ps_t now) 
             pause_break_off(e, w, pause_of(e, port_id, klass), port_id, klass, now)
         if is_switch and (port.xoff_mask >> klass) & 1:
             e.switches[port.node - e.plan.host_count].xoff_count -= 1
+    if is_switch and port.xoff_mask:
+        e.switches[port.node - e.plan.host_count].headroom_untold = True
     port.xoff_mask = 0
     port.pfc_pending = 0
     port.refresh_ps = FOREVER
@@ -176,6 +178,8 @@ cdef inline void pfc_switch(engine_t* e, worker_t* w, int32_t port_id, uint32_t 
         e.pfc_send_mask[port_id] |= <uint8_t>classes
         e.pfc_obey_mask[port_id] |= <uint8_t>classes
         return
+    if port.node >= e.plan.host_count:
+        e.switches[port.node - e.plan.host_count].headroom_untold = True
     e.pfc_send_mask[port_id] &= <uint8_t>~classes
     e.pfc_obey_mask[port_id] &= <uint8_t>~classes
     for klass in range(e.plan.class_count):

@@ -252,8 +252,8 @@ cdef inline bint express_applies(const engine_t* e, const worker_t* w, int32_t n
         return False
     for index in range(w.due_count):
         present |= w.due_classes[index]
-    # No PG has more than all of them; XOFF stands for one that uses headroom.
-    if mmu.shared_used_bytes + w.inbox_bytes >= (free_bytes * mmu.alpha_min_q16) >> 16:
+    # No PG has more than all of them; as a rule XOFF stands for one that uses headroom.
+    if mmu.headroom_untold or mmu.shared_used_bytes + w.inbox_bytes >= (free_bytes * mmu.alpha_min_q16) >> 16:
         for index in range(w.due_count):
             classes = w.due_classes[index]
             for klass in range(e.plan.class_count):

@@ -26,6 +26,9 @@ cdef inline int options_init(engine_t* e, plan) except -1:
         for klass in range(classes):
             e.pfc_send_mask[port] |= <uint8_t>((send[port * classes + klass] != 0) << klass)
             e.pfc_obey_mask[port] |= <uint8_t>((obey[port * classes + klass] != 0) << klass)
+        node = e.plan.port_node[port]
+        if node >= e.plan.host_count and e.plan.lossless_mask & ~<uint32_t>e.pfc_send_mask[port]:
+            e.switches[node - e.plan.host_count].headroom_untold = True
     if plan.pq_quantum_bytes.any():
         e.schedules = <schedule_t*>zeroed(&e.arena, e.plan.port_count, sizeof(schedule_t))
     if plan.port_credit.any():

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -195,7 +195,7 @@ class Simulation:
                 scenario.measure,
             )
         except Exception as error:
-            raise self._failed(error) from error
+            self._end_with(error)
 
     @property
     def directory(self) -> Path:
@@ -234,7 +234,7 @@ class Simulation:
             try:
                 cost = self._cost or estimate_cost(self.compiled, self._tables)
             except Exception as error:
-                raise self._failed(error) from error
+                self._end_with(error)
             self._forecast = Forecast(cost, self._plan.until_ps)
         shown = time.monotonic()
         for snapshot, _ in self._steps(FOREVER_PS):
@@ -344,7 +344,7 @@ class Simulation:
             self._fail("fault", fault)
             raise fault from error
         except Exception as error:
-            raise self._failed(error) from error
+            self._end_with(error)
 
     def replay_command(self) -> str:
         """Shell command that does this run again, from its run directory."""
@@ -467,14 +467,16 @@ class Simulation:
         self._ended = True
         self.run_result = Run(self.directory, keep_alive=self._temporary)
 
-    def _failed(self, error: Exception) -> Exception:
-        """Mark the run as failed, or at fault; gives what is to be raised."""
+    def _end_with(self, error: Exception) -> NoReturn:
+        """Mark the run as failed, or at fault, and raise the error as users know it."""
         known = _known(error)
         if known is None:
             self._fail("fault", EngineFault(f"{type(error).__name__}: {error}"))
-            return error
+            raise error
         self._fail("failed", known)
-        return known
+        if known is error:
+            raise error
+        raise known from error
 
     def _fail(self, status: str, error: FabemuError) -> None:
         """Mark the run as not complete, as far as that is still possible."""

@@ -77,7 +77,7 @@ assert _EVENT.itemsize == sizeof(event_row_t)
 assert _FLOW.itemsize == sizeof(flow_row_t) and _PORT.itemsize == sizeof(port_row_t)
 assert _PAUSE.itemsize == sizeof(pause_row_t) and _DROP.itemsize == sizeof(drop_row_t)
 assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
-assert sizeof(port_t) == 128 and sizeof(queue_t) == 192
+assert sizeof(port_t) == 128 and sizeof(queue_t) == 192 and sizeof(qp_t) == 256
 
 
 cdef enum:

@@ -53,8 +53,6 @@ cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
     prefetch(&port.ring[(port.head + 10) & port.mask])
     prefetch(host.qps)
     prefetch(<const char*>host.qps + 64)
-    prefetch(<const char*>host.qps + 128)
-    prefetch(<const char*>host.qps + 192)
     prefetch(host.receivers)
     prefetch(<const char*>host.receivers + 64)
     prefetch(host.timers.entries)

@@ -56,10 +56,15 @@ cdef inline void qp_load_message(engine_t* e, qp_t* q) noexcept nogil:
     q.message_end = q.message_first + <uint64_t>op_packets(&e.plan, op)
 
 
+cdef inline uint32_t window_of(int64_t packets) noexcept nogil:
+    """A window as a QP keeps it: no more than PSN_HALF are outstanding whatever it says."""
+    return <uint32_t>(packets if packets < PSN_HALF else PSN_HALF)
+
+
 cdef inline bint qp_sendable(const qp_t* q) noexcept nogil:
     cdef uint64_t outstanding = q.snd_nxt - q.snd_una
     return q.repair or (q.snd_nxt < q.available_end and outstanding < PSN_HALF
-                        and (q.window_packets == 0 or outstanding < <uint64_t>q.window_packets))
+                        and (q.window_packets == 0 or outstanding < q.window_packets))
 
 
 cdef inline void qp_offer(engine_t* e, worker_t* w, host_t* host, qp_t* q, int32_t slot, ps_t now) noexcept nogil:
@@ -150,10 +155,11 @@ cdef inline int32_t qp_begin(engine_t* e, worker_t* w, host_t* host, int32_t nod
     q.una_end = <uint64_t>op_packets(&e.plan, e.plan.qp_op[e.plan.qp_op_start[qp]])
     q.deadline_ps = FOREVER
     q.retries = 0
-    q.window_packets = nic.window_packets
+    q.timeout_una = 0
+    q.window_packets = window_of(nic.window_packets)
     q.hash = e.plan.qp_hash[qp]
     q.dst = dst
-    q.group = <uint32_t>e.plan.host_group[dst]
+    q.group = <uint16_t>e.plan.host_group[dst]
     if mode == MODE_READ:
         q.window_packets = 0
         q.first_extra = <uint16_t>e.plan.aeth_bytes
@@ -162,7 +168,7 @@ cdef inline int32_t qp_begin(engine_t* e, worker_t* w, host_t* host, int32_t nod
         q.first_extra = <uint16_t>e.plan.reth_bytes
     if mode == MODE_SELECTIVE:
         if q.window_packets == 0 or nic.selective_window < q.window_packets:
-            q.window_packets = nic.selective_window
+            q.window_packets = window_of(nic.selective_window)
         sacked_begin(e, w, &host.sacked[slot], nic.selective_window, nic.reorder)
     q.port = ecmp_port(&e.plan, node, q.group, q.dst, q.hash)
     if unlikely(q.port < 0):
@@ -218,7 +224,6 @@ cdef inline void qp_acknowledge(engine_t* e, worker_t* w, int32_t node, host_t* 
     if unlikely(q.mode == MODE_SELECTIVE):
         sacked_advance(&host.sacked[slot], q.snd_una, cumulative)
     q.snd_una = cumulative
-    q.retries = 0
     behind = q.snd_nxt < cumulative
     while q.una_index < count and q.una_end <= cumulative:
         op = e.plan.qp_op[first + q.una_index]
@@ -356,6 +361,9 @@ cdef inline void qp_on_timer(engine_t* e, worker_t* w, int32_t node, host_t* hos
         timed_push(e, w, &host.timers, q.deadline_ps, q.qp, node)
         return
     events_count(w, 1, now)
+    if q.timeout_una != q.snd_una:
+        q.timeout_una = q.snd_una
+        q.retries = 0
     q.retries += 1
     if q.retries > nic.retry_count:
         qp_fail(e, w, node, host, slot, now)
@@ -388,7 +396,7 @@ cdef inline bint nic_emit_data(engine_t* e, worker_t* w, int32_t node, burst_t* 
     packet.kind = KIND_DATA
     packet.flags = flags
     packet.ingress = 0
-    packet.group = <unsigned short>q.group
+    packet.group = q.group
     if q.cc.rate_bps == line_rate_bps:
         q.next_send_ps = burst.busy_until_ps
     else:

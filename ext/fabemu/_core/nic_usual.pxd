@@ -62,6 +62,5 @@ cdef inline bint usual_acknowledgement(engine_t* e, const host_t* host, const ni
                 or q.snd_una + ahead >= q.una_end or not (q.in_heap & q.has_timer)):
         return False
     q.snd_una += ahead
-    q.retries = 0
     q.deadline_ps = FOREVER if q.snd_una == q.snd_max else now + nic.rto_ps
     return True

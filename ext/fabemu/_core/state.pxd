@@ -120,52 +120,59 @@ cdef struct pending_queue_t:
     uint32_t mask
 
 cdef struct cc_t:
+    # What sending a packet needs, in half a cache line.
     int64_t rate_bps
-    int64_t target_bps
-    double alpha
     ps_t next_ps                  # earliest of the timers below; FOREVER before the first CNP
-    ps_t alpha_next_ps
-    ps_t increase_next_ps
-    ps_t decrease_next_ps
     int64_t byte_count
-    int32_t timer_stage           # nT
-    int32_t byte_stage            # nB
     uint8_t is_active             # a CNP has come
     uint8_t cnp_alpha
     uint8_t cnp_decrease
     uint8_t counts_bytes
+    int32_t byte_stage            # nB
+    # What CNPs and timers need.
+    int64_t target_bps
+    double alpha
+    ps_t alpha_next_ps
+    ps_t increase_next_ps
+    ps_t decrease_next_ps
+    int32_t timer_stage           # nT
 
 cdef struct qp_t:
-    ps_t next_send_ps
+    # Line 0: sending in the middle of a message, and its acknowledgements.
     uint64_t snd_nxt
     uint64_t snd_una
     uint64_t snd_max
     uint64_t available_end        # packets of posted messages
     uint64_t message_first        # of the message at snd_nxt
     uint64_t message_end
-    int64_t message_bytes
+    uint64_t una_end
     int32_t qp
-    int32_t port
-    uint16_t klass
     uint8_t in_heap               # an entry of the ready heap exists
     uint8_t has_timer             # an entry of the host's timer heap exists
     uint8_t mode                  # MODE_*
     uint8_t repair                # selective: a packet waits to be sent again, sacked_t.rtx
+    # Line 1: the rest of sending, the first half of `cc` included.
+    ps_t next_send_ps
+    ps_t deadline_ps              # FOREVER = none
+    uint32_t hash
+    uint32_t dst
+    uint32_t window_packets       # 0 = none
+    uint16_t group
+    uint16_t klass
+    cc_t cc
+    # Rest of line 2, and line 3: what messages begin and end with, and timeouts.
+    int64_t message_bytes
+    uint64_t una_first
+    int32_t port
     uint16_t first_extra          # header bytes that the first packet of a message has more
     uint16_t last_extra           # same, of the last one if it is not the first
     int32_t message_index         # position of the message at snd_nxt in the QP's list
     int32_t available_index       # messages posted, in list order
     int32_t una_index             # message at snd_una
-    uint64_t una_first
-    uint64_t una_end
-    ps_t deadline_ps              # FOREVER = none
-    int32_t retries
+    int32_t retries               # timeouts at timeout_una
+    uint64_t timeout_una          # snd_una when the last timeout came
     int32_t free_next
-    int64_t window_packets        # 0 = none
-    uint32_t hash
-    uint32_t dst
-    uint32_t group
-    cc_t cc
+    uint8_t spare[28]             # slots lie on cache lines
 
 cdef struct rx_t:
     uint64_t expected

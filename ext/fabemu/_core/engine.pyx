@@ -20,6 +20,7 @@ from .link cimport time_of_bytes
 from .footprint cimport footprint_accounts, footprint_fabric, footprint_operations, shape_t
 from .memory cimport arena_free, pointer, times, zeroed, zeroed_bytes
 from .nic_send cimport frame_bytes_of
+from .operation cimport host_next_op_ps
 from .options cimport options_init
 from .packet cimport packet_t
 from .pfc cimport pause_of, pause_row
@@ -131,7 +132,6 @@ cdef class Engine:
 
     def __cinit__(self, plan, *, bint packets=0, bint ends=0, bint express=1, bint shortcuts=1, int window_divisor=1,
                   int threads=1):
-        cdef const plan_t* p
         cdef int32_t host
         if not 1 <= threads <= THREADS_MAX or window_divisor < 1:
             raise ValueError(f"an engine has 1 to {THREADS_MAX} threads and a window divisor of 1 or more, "
@@ -143,7 +143,6 @@ cdef class Engine:
         self.finished = False
         self.last_status = RUNNING
         self._read_plan(plan)
-        p = &self.e.plan
         self._allocate((WATCH_RECORD if packets else 0) | (WATCH_ENDS if packets and ends else 0), express, shortcuts,
                        threads)
         self._set_window(window_divisor)
@@ -154,8 +153,9 @@ cdef class Engine:
             creation_init(self.e, <creation_t*>self.e.creation)
         else:
             for host in range(self.e.plan.host_count):
-                if p.host_op_start[host + 1] > p.host_op_start[host]:
-                    wake_far(self.e, self.e.worker, host, p.op_start_ps[p.host_op[p.host_op_start[host]]])
+                self.e.hosts[host].op_key_ps = host_next_op_ps(self.e, host)
+                if self.e.hosts[host].op_key_ps < FOREVER:
+                    wake_far(self.e, self.e.worker, host, self.e.hosts[host].op_key_ps)
 
     def share(self, owners):
         """Have devices stepped side by side by several threads from now on. Results do not depend on it.

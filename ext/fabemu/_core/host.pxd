@@ -6,7 +6,7 @@ Invariant arrivals of one link come in order, and a single port needs no order a
           What is sent in one visit is one burst.
 Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
 """
-from .types cimport (int32_t, int64_t, ps_t, unlikely, prefetch, FAULT_NONE, FOREVER, KIND_ACK, KIND_DATA)
+from .types cimport (int32_t, int64_t, uint32_t, ps_t, ctz, unlikely, prefetch, FAULT_NONE, FOREVER, KIND_ACK, KIND_DATA)
 from .packet cimport packet_t, packet_is_of_link
 from .plan cimport nic_profile_t
 from .state cimport engine_t, worker_t, host_t, outbox_t, port_t
@@ -33,7 +33,6 @@ cdef inline void host_sight(const engine_t* e, int32_t node) noexcept nogil:
     prefetch(&e.ports[port_id])
     prefetch(&e.ports[port_id].ring)
     prefetch(&e.hosts[node])
-    prefetch(&e.hosts[node].timers)
     for klass in range(e.plan.class_count):
         prefetch(&e.outboxes[<int64_t>port_id * e.plan.class_count + klass])
 
@@ -44,6 +43,7 @@ cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
     cdef const port_t* port = &e.ports[port_id]
     cdef const host_t* host = &e.hosts[node]
     cdef const outbox_t* box
+    cdef uint32_t mask = port.waiting_mask
     cdef int32_t klass
     prefetch(&port.ring[port.head & port.mask])
     prefetch(&port.ring[(port.head + 2) & port.mask])
@@ -55,8 +55,9 @@ cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
     prefetch(<const char*>host.qps + 64)
     prefetch(host.receivers)
     prefetch(<const char*>host.receivers + 64)
-    prefetch(host.timers.entries)
-    for klass in range(e.plan.class_count):
+    while mask:
+        klass = ctz(mask)
+        mask &= mask - 1
         box = &e.outboxes[<int64_t>port_id * e.plan.class_count + klass]
         if box.ready.count > 0:
             prefetch(box.ready.entries)
@@ -83,8 +84,9 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     cdef burst_t burst
     burst.port = NULL
     w.lone = True
-    host.op_key_ps = host_next_op_ps(e, node)
-    host.timer_key_ps = host.timers.entries[0].time_ps if host.timers.count > 0 else FOREVER
+    # The keys are those that the visit before has left; only messages of a scale-up domain come from elsewhere.
+    if unlikely(e.scale_ups != NULL):
+        host.op_key_ps = host_next_op_ps(e, node)
     while True:
         arrival_ps = FOREVER
         if port.head != port.tail:

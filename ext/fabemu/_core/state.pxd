@@ -257,20 +257,22 @@ cdef struct outbox_t:
     ready_heap_t ready
 
 cdef struct host_t:
+    # Line 0: what every visit looks at.
     qp_t* qps
     rx_t* receivers
+    ps_t timer_key_ps             # time of the timer key that is set; FOREVER = none
+    ps_t op_key_ps
     sacked_t* sacked              # by slot of qps; NULL without selective repeat
     kept_t* kept                  # by slot of receivers; NULL without selective repeat
     read_t* reads                 # by slot of receivers; NULL without QPs that read
-    int32_t qp_capacity
     int32_t qp_free
-    int32_t rx_capacity
     int32_t rx_free
-    int32_t next_op               # into plan.host_op
-    ps_t timer_key_ps             # time of the timer key that is set; FOREVER = none
-    ps_t op_key_ps
+    # Line 1: when something is due.
     timed_heap_t timers           # (time, qp)
     timed_heap_t due              # (time, op)
+    int32_t next_op               # into plan.host_op
+    int32_t qp_capacity
+    int32_t rx_capacity
 
 # A host's port to its scale-up domain.
 cdef struct scale_up_t:

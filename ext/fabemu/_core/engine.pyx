@@ -18,6 +18,7 @@ from .creation cimport creation_t, creation_free, creation_init, run_creation
 from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
 from .footprint cimport footprint_accounts, footprint_fabric, footprint_operations, shape_t
+from .heaps cimport ready_bytes, ready_init
 from .memory cimport arena_free, pointer, times, zeroed, zeroed_bytes
 from .nic_send cimport frame_bytes_of
 from .operation cimport host_next_op_ps
@@ -79,6 +80,7 @@ assert _FLOW.itemsize == sizeof(flow_row_t) and _PORT.itemsize == sizeof(port_ro
 assert _PAUSE.itemsize == sizeof(pause_row_t) and _DROP.itemsize == sizeof(drop_row_t)
 assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
 assert sizeof(port_t) == 128 and sizeof(queue_t) == 192 and sizeof(qp_t) == 256
+assert sizeof(outbox_t) == 64
 
 
 cdef enum:
@@ -359,6 +361,7 @@ cdef class Engine:
         e.outboxes = <outbox_t*>zeroed(&e.arena, <size_t>e.host_port_count * p.class_count, sizeof(outbox_t))
         for index in range(<int64_t>e.host_port_count * p.class_count):
             e.outboxes[index].control.mask = <uint32_t>0xffffffff
+            ready_init(&e.outboxes[index].ready)
         # One entry per port of the largest device.
         workers_make(e, threads, int(np.diff(plan.node_port_start).max(initial=1)))
         e.node_far_ps = times(&e.arena, p.node_count, FOREVER)
@@ -800,7 +803,7 @@ cdef class Engine:
             pools += (e.hosts[index].timers.capacity + e.hosts[index].due.capacity) * sizeof(timed_t)
         for index in range(<int64_t>e.host_port_count * p.class_count):
             pools += (<int64_t><uint32_t>(e.outboxes[index].control.mask + 1)) * sizeof(control_t)
-            pools += e.outboxes[index].ready.capacity * sizeof(ready_t)
+            pools += ready_bytes(&e.outboxes[index].ready)
         return {"links": rings, "queues": queues, "qps": pools,
                 "fabric": self.fixed_bytes - footprint_operations(&shape) + footprint_accounts(&shape),
                 "operations": footprint_operations(&shape)}

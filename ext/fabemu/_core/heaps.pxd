@@ -165,17 +165,39 @@ cdef inline void ready_remove(ready_heap_t* heap, int32_t qp) noexcept nogil:
     ready_sift_down_from(heap, index, entry)
 
 
+cdef inline void ready_init(ready_heap_t* heap) noexcept nogil:
+    """An empty heap, with room for one entry where it lies: from then on it must not move."""
+    heap.entries = &heap.own
+    heap.count = 0
+    heap.capacity = 1
+
+
+cdef inline bint ready_grow(worker_t* w, ready_heap_t* heap) noexcept nogil:
+    """Move the entries of a full heap to where more have room; False if there is no memory."""
+    cdef int32_t capacity = 4 if heap.capacity == 1 else 2 * heap.capacity
+    # The entry that lies in the heap itself is copied; its place is no block to be given back.
+    cdef int32_t moved = 0 if heap.capacity == 1 else heap.count
+    if unlikely(not array_grow(w.arena, <void**>&heap.entries, moved, capacity, sizeof(ready_t))):
+        return False
+    if moved == 0:
+        heap.entries[0] = heap.own
+    heap.capacity = capacity
+    return True
+
+
+cdef inline int64_t ready_bytes(const ready_heap_t* heap) noexcept nogil:
+    """What a heap takes besides itself."""
+    return 0 if heap.capacity == 1 else heap.capacity * <int64_t>sizeof(ready_t)
+
+
 cdef inline void ready_push(engine_t* e, worker_t* w, ready_heap_t* heap, ps_t ready_ps, int32_t qp,
                             int32_t slot) noexcept nogil:
     cdef ready_t entry
     cdef int32_t index = heap.count
-    cdef int32_t parent, capacity
-    if unlikely(index == heap.capacity):
-        capacity = 2 * heap.capacity if heap.capacity > 0 else 4
-        if not array_grow(w.arena, <void**>&heap.entries, index, capacity, sizeof(ready_t)):
-            e.fault.code = FAULT_MEMORY
-            return
-        heap.capacity = capacity
+    cdef int32_t parent
+    if unlikely(index == heap.capacity) and not ready_grow(w, heap):
+        e.fault.code = FAULT_MEMORY
+        return
     entry.ready_ps = ready_ps
     entry.qp = qp
     entry.slot = slot

@@ -247,11 +247,12 @@ cdef struct timed_heap_t:
     int64_t capacity
 
 cdef struct ready_heap_t:
-    ready_t* entries
+    ready_t* entries              # `own` until there is more than one
     int32_t count
-    int32_t capacity
+    int32_t capacity              # 1 = that of `own`
+    ready_t own
 
-# Sending side of one (host port, class).
+# Sending side of one (host port, class): a cache line.
 cdef struct outbox_t:
     control_queue_t control
     ready_heap_t ready

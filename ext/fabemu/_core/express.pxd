@@ -63,7 +63,7 @@ cdef inline void express_approach(const engine_t* e, int32_t port_id, int32_t kl
     cdef const queue_t* queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
     prefetch(&e.ports[port_id])
     prefetch(queue)
-    prefetch(&queue.tx_bytes)
+    prefetch(&queue.kmin_bytes)
 
 
 cdef inline void express_prepare(const engine_t* e, int32_t port_id, int32_t klass) noexcept nogil:

@@ -63,7 +63,6 @@ cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
             prefetch(box.ready.entries)
             prefetch(&box.control.buffer[box.control.head & box.control.mask])
             prefetch(&e.queues[<int64_t>port_id * e.plan.class_count + klass])
-            prefetch(&e.queues[<int64_t>port_id * e.plan.class_count + klass].tx_bytes)
     prefetch(&e.ports[port.peer].ring)
 
 

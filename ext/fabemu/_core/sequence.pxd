@@ -152,14 +152,14 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                     prefetch(&e.ports[first_port + local].ring)
                     queue = &e.queues[(first_port + local) * class_count + klass]
                     prefetch(queue)
-                    prefetch(&queue.tx_bytes)
+                    prefetch(&queue.kmin_bytes)
         if port.kick_ps < limit_ps:
             events_push(e, w, event_key(port.kick_ps - window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
             if port.waiting_mask and port.local < 64:
                 seen[1] |= <uint64_t>1 << port.local
                 queue = &e.queues[port_id * class_count + ctz(port.waiting_mask)]
                 prefetch(queue)
-                prefetch(&queue.tx_bytes)
+                prefetch(&queue.kmin_bytes)
         if unlikely(port.refresh_ps < limit_ps or port.pending_count > 0):
             pfc_collect(e, w, port, port_id)
     w.inbox_count = count

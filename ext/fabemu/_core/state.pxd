@@ -16,8 +16,8 @@ cdef struct queue_t:
     packet_t* end                 # place behind the last one
     uint32_t drops                # interval counter, of frames that came in here
     int64_t bytes                 # frames that wait
-    int64_t kmin_bytes
-    int64_t kmax_bytes
+    int64_t tx_bytes              # interval counters, here since a host's sending looks at no other line
+    int64_t tx_frames
     uint64_t ecn_count            # data frames that have left
     ps_t pause_until_ps
     # Line 1: ingress side, the priority group.
@@ -30,9 +30,9 @@ cdef struct queue_t:
     int64_t alpha_q16
     uint32_t* held                # lossless class: bytes that wait at each egress port (local index)
     ps_t pause_since_ps           # of the egress side; -1 = not paused, or already accounted
-    # Lines 2, 3: interval statistics.
-    int64_t tx_bytes
-    int64_t tx_frames
+    # Line 2: marking, interval statistics.
+    int64_t kmin_bytes
+    int64_t kmax_bytes
     double area_byte_ps           # integral of bytes over time
     ps_t area_since_ps
     int64_t bytes_max

@@ -305,7 +305,7 @@ cdef class Engine:
             port.peer = p.port_peer[index]
             port.node = p.port_node[index]
             port.peer_node = p.port_node[port.peer]
-            port.local = <int32_t>index - p.node_port_start[port.node]
+            port.local = <unsigned short>(index - p.node_port_start[port.node])
             port.stamp_ps = -1
             port.mask = <uint32_t>0xffffffff
             e.pendings[index].mask = <uint32_t>0xffffffff

@@ -62,6 +62,7 @@ cdef inline void express_approach(const engine_t* e, int32_t port_id, int32_t kl
     """Have the state of an egress port that will be served fetched."""
     cdef const queue_t* queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
     prefetch(&e.ports[port_id])
+    prefetch(&e.ports[port_id].ring)
     prefetch(queue)
     prefetch(&queue.kmin_bytes)
 

@@ -321,7 +321,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 port.waiting_mask |= <uint8_t>(1 << klass)
                 port_touch(e, w, port_id)
                 if lossless:
-                    pg.held[port.local] += <uint32_t>size
+                    pg.held[port_id - first_port] += <uint32_t>size
                     if not (ingress.xoff_mask >> klass) & 1 and mmu_wants_xoff(e, mmu, pg) and (
                             e.pfc_send_mask[ingress_id] >> klass) & 1:
                         pfc_raise(e, w, mmu, ingress, ingress_id, klass, now)

@@ -45,30 +45,30 @@ cdef struct queue_t:
 cdef struct port_t:
     # Line 0: sending.
     ps_t busy_until_ps
-    ps_t kick_ps                  # time of the next transmit choice; FOREVER = none set
     ps_t delay_ps
-    int64_t rate_bps
+    uint64_t digest               # over all departures
+    ps_t busy_ps                  # total
+    int64_t hops                  # packets sent, PFC frames not counted
+    int64_t sent_bytes
     uint32_t ps_per_byte          # 0 = the rate gives no whole number
     int32_t peer                  # port at the other end
-    int32_t node
     int32_t peer_node
     uint8_t waiting_mask          # classes with frames in their egress queue; of a host: that may have any to send
-    uint8_t xoff_mask             # classes for which XOFF stands (ingress)
     uint8_t pfc_pending
     uint8_t last_class            # round robin (compatibility)
-    int32_t local                 # index within the node
-    uint64_t digest               # over all departures
-    # Line 1: receiving, and rare things.
+    # Line 1: receiving, when something is due, and rare things.
     packet_t* ring                # packets in flight towards this port
     uint32_t head
     uint32_t tail
     uint32_t mask
     uint32_t pending_count        # PFC frames received and not yet in effect
+    ps_t kick_ps                  # time of the next transmit choice; FOREVER = none set
     ps_t refresh_ps               # FOREVER = none
-    ps_t busy_ps                  # total
-    int64_t hops                  # packets sent, PFC frames not counted
-    int64_t sent_bytes
     ps_t stamp_ps                 # instant of the last arrival bound for this port
+    int64_t rate_bps
+    int32_t node
+    uint16_t local                # index within the node
+    uint8_t xoff_mask             # classes for which XOFF stands (ingress)
 
 # Cold companion of a priority group: the pause row that is being written.
 cdef struct pause_t:

@@ -9,6 +9,7 @@ from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlike
                      CHECK, EVENT_ARRIVAL,
                      EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
                      KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
+from .memory cimport CACHE_LINE
 from .packet cimport packet_t, packet_is_of_link
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
@@ -74,15 +75,16 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
         if unlikely(time_ps < limit_ps):
             due[count] = port_id
             count += 1
-            prefetch(&e.ports[port_id])
             prefetch(&e.ports[port_id].ring)
             time_ps = FOREVER
         least_ps = time_ps if time_ps < least_ps else least_ps
     w.due_count = count
     w.least_ps = least_ps
     for index in range(count):
-        # Several packets of each link are due, two to a cache line.
         port = &e.ports[w.due[index]]
+        # A port that only receives is not looked at where it sends.
+        prefetch(<const char*>port + CACHE_LINE * (port.kick_ps >= limit_ps))
+        # Several packets of each link are due, two to a cache line.
         prefetch(&port.ring[port.head & port.mask])
         prefetch(&port.ring[(port.head + 2) & port.mask])
         prefetch(&port.ring[(port.head + 4) & port.mask])

@@ -5,8 +5,8 @@ Invariant a queue that is empty holds no block, so memory follows what waits; th
           taken first, since it is still in the cache.
 Order     first in, first out.
 
-A block lies on a multiple of its size, which tells where it ends. In place of its first packet it points to the block
-that follows, in its queue or among the spare ones.
+A block lies on a multiple of its size, which tells where it ends. In place of its last packet it points to the block
+that follows, in its queue or among the spare ones: next to the packet that was written, or read, just before.
 """
 from .types cimport int32_t, int64_t, unlikely
 from .memory cimport arena_carve
@@ -15,9 +15,14 @@ from .state cimport queue_t, worker_t
 
 cdef enum:
     BLOCK_BYTES = 256
-    BLOCK_PLACES = 8              # of packets, the first taken by the pointer
+    BLOCK_PACKETS = 7             # and room for one more, taken by the pointer
     SLAB_FIRST = 8                # blocks that are made at once
     SLAB_MOST = 256
+
+
+cdef inline packet_t** block_next(const packet_t* end) noexcept nogil:
+    """The pointer to the block that follows, at the end of the places of a block."""
+    return <packet_t**>end
 
 
 cdef inline packet_t* block_take(worker_t* w) noexcept nogil:
@@ -25,7 +30,7 @@ cdef inline packet_t* block_take(worker_t* w) noexcept nogil:
     cdef packet_t* block = <packet_t*>w.spare_blocks
     cdef size_t address
     if block != NULL:
-        w.spare_blocks = (<void**>block)[0]
+        w.spare_blocks = block_next(block + BLOCK_PACKETS)[0]
         return block
     if unlikely(w.fresh_count == 0):
         w.slab_blocks = SLAB_FIRST if w.slab_blocks == 0 else 2 * w.slab_blocks
@@ -44,13 +49,14 @@ cdef inline packet_t* block_take(worker_t* w) noexcept nogil:
 
 
 cdef inline void block_give(worker_t* w, packet_t* block) noexcept nogil:
-    (<void**>block)[0] = w.spare_blocks
+    block_next(block + BLOCK_PACKETS)[0] = <packet_t*>w.spare_blocks
     w.spare_blocks = block
 
 
 cdef inline bint block_ends(const packet_t* place) noexcept nogil:
     """Whether the places of a block, or none, end before this one."""
-    return <size_t>place & (BLOCK_BYTES - 1) == 0
+    # NULL is the only one of these that begins a block: they are behind a packet.
+    return (<size_t>(place + 1) & (BLOCK_BYTES - 1)) <= sizeof(packet_t)
 
 
 cdef inline packet_t* queue_append(worker_t* w, queue_t* queue) noexcept nogil:
@@ -62,10 +68,10 @@ cdef inline packet_t* queue_append(worker_t* w, queue_t* queue) noexcept nogil:
         if unlikely(block == NULL):
             return NULL
         if queue.first == NULL:
-            queue.first = block + 1
+            queue.first = block
         else:
-            (<packet_t**>(place - BLOCK_PLACES))[0] = block
-        place = block + 1
+            block_next(place)[0] = block
+        place = block
     queue.end = place + 1
     return place
 
@@ -79,8 +85,8 @@ cdef inline void queue_remove(worker_t* w, queue_t* queue) noexcept nogil:
         queue.end = NULL
         place = NULL
     elif unlikely(block_ends(place)):
-        block = place - BLOCK_PLACES
-        place = (<packet_t**>block)[0] + 1
+        block = place - BLOCK_PACKETS
+        place = block_next(place)[0]
         block_give(w, block)
     queue.first = place
 
@@ -91,5 +97,5 @@ cdef inline const packet_t* queue_after(const queue_t* queue, const packet_t* pa
     if packet == queue.end:
         return NULL
     if block_ends(packet):
-        return (<const packet_t* const*>(packet - BLOCK_PLACES))[0] + 1
+        return block_next(packet)[0]
     return packet

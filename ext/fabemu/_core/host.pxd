@@ -54,7 +54,6 @@ cdef inline void host_approach(const engine_t* e, int32_t node) noexcept nogil:
     prefetch(host.qps)
     prefetch(<const char*>host.qps + 64)
     prefetch(host.receivers)
-    prefetch(<const char*>host.receivers + 64)
     while mask:
         klass = ctz(mask)
         mask &= mask - 1

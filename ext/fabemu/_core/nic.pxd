@@ -7,7 +7,7 @@ Order     docs/MODEL.md 9 to 11; within a class control frames go before data.
 from libc.stdlib cimport free
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, ps_t, ctz, likely, unlikely, FOREVER, KIND_CNP, KIND_CORRUPT,
                      KIND_DATA, KIND_READ, MODE_PLAIN, MODE_READ, MODE_SELECTIVE, NONE, OP_RECV, OP_SCALE_UP, OP_SEND,
-                     STATUS_FAILED, STATUS_POSTED, VERB_READ)
+                     RX_NAK_SENT, STATUS_FAILED, STATUS_POSTED, VERB_READ)
 from .packet cimport packet_t, packet_class
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t, qp_t, ready_t
 from .heaps cimport ready_pop, ready_sift_down, timed_pop
@@ -40,7 +40,7 @@ cdef inline void host_data(engine_t* e, worker_t* w, int32_t node, const packet_
                         <uint32_t>e.plan.qp_src[qp])
         if slot < 0:
             return
-    if unlikely(host.receivers[slot].mode == MODE_READ):
+    if unlikely(host.receivers[slot].state & ~RX_NAK_SENT == MODE_READ):
         read_on_data(e, w, node, packet, slot, now)
     else:
         nic_on_data(e, w, node, packet, slot, now)

@@ -7,7 +7,7 @@ Source    InfiniBand Architecture 1.4, 9.7 (reliable connection, go-back-N); ann
 """
 from .types cimport (int32_t, uint8_t, uint32_t, uint64_t, ps_t, likely, unlikely, FAULT_MEMORY, FAULT_ROUTE, FLAG_CE,
                      FLAG_ECHO, KIND_ACK, KIND_CNP, KIND_NAK, MODE_PLAIN, MODE_SELECTIVE, NONE, NOTIFY_CNP, PSN_BITS,
-                     PSN_HALF, SACK_KIND_SHIFT, STATUS_POSTED)
+                     PSN_HALF, RX_NAK_SENT, SACK_KIND_SHIFT, STATUS_POSTED)
 from .memory cimport array_grow
 from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
@@ -32,11 +32,11 @@ cdef inline int32_t rx_take(engine_t* e, worker_t* w, host_t* host) noexcept nog
                 e.fault.code = FAULT_MEMORY
                 return NONE
         for slot in range(capacity - 1, host.rx_capacity - 1, -1):
-            host.receivers[slot].free_next = host.rx_free
+            host.receivers[slot].message_index = host.rx_free
             host.rx_free = slot
         host.rx_capacity = capacity
     slot = host.rx_free
-    host.rx_free = host.receivers[slot].free_next
+    host.rx_free = host.receivers[slot].message_index
     return slot
 
 
@@ -65,7 +65,7 @@ cdef inline void nic_queue_ack(engine_t* e, worker_t* w, rx_t* rx, uint8_t kind,
     rx.since_ack = 0
     if rx.ack_position > queue.head and not e.plan.ns3_nic:
         waiting = &queue.buffer[(rx.ack_position - 1) & queue.mask]
-        if likely(rx.mode == MODE_PLAIN) or waiting.kind == KIND_ACK:
+        if likely(rx.state != MODE_SELECTIVE) or waiting.kind == KIND_ACK:
             waiting.kind = kind
             waiting.psn = psn
             waiting.flags |= echo
@@ -135,8 +135,7 @@ cdef inline int32_t rx_begin(engine_t* e, worker_t* w, host_t* host, int32_t nod
     rx.dst = dst
     rx.group = <unsigned short>e.plan.host_group[rx.dst]
     rx.ack_class = e.plan.class_ack[e.plan.qp_class[qp]]
-    rx.nak_sent = 0
-    rx.mode = mode
+    rx.state = mode
     if mode == MODE_SELECTIVE:
         kept_begin(e, w, &host.kept[slot], e.plan.nic[e.plan.host_nic[node]].selective_window)
     rx.port = ecmp_port(&e.plan, node, rx.group, rx.dst, rx.hash)
@@ -173,11 +172,11 @@ cdef inline void nic_on_data(engine_t* e, worker_t* w, int32_t node, const packe
         else:
             echo = FLAG_ECHO
     ahead = psn_ahead(e, packet.psn, rx.expected)
-    if unlikely(rx.mode == MODE_SELECTIVE) and ahead < PSN_HALF:
+    if unlikely(rx.state == MODE_SELECTIVE) and ahead < PSN_HALF:
         nic_keep(e, w, node, host, slot, ahead, echo, now)
     elif likely(ahead == 0):
         rx.expected += 1
-        rx.nak_sent = 0
+        rx.state = MODE_PLAIN
         rx.since_ack += 1
         if rx.expected == rx.message_end:
             nic_queue_ack(e, w, rx, KIND_ACK, psn_wire(e, rx.expected), echo, now)
@@ -186,8 +185,8 @@ cdef inline void nic_on_data(engine_t* e, worker_t* w, int32_t node, const packe
             nic_queue_ack(e, w, rx, KIND_ACK, psn_wire(e, rx.expected), echo, now)
     elif ahead >= PSN_HALF:
         nic_queue_ack(e, w, rx, KIND_ACK, psn_wire(e, rx.expected), echo, now)
-    elif not rx.nak_sent:
-        rx.nak_sent = 1
+    elif rx.state != RX_NAK_SENT:
+        rx.state = RX_NAK_SENT
         nic_queue_ack(e, w, rx, KIND_NAK, psn_wire(e, rx.expected), echo, now)
 
 
@@ -232,7 +231,7 @@ cdef inline void nic_deliver(engine_t* e, worker_t* w, int32_t node, host_t* hos
     rx.message_index += 1
     if rx.message_index == count:
         e.rx_slot[rx.qp] = SLOT_DONE
-        rx.free_next = host.rx_free
+        rx.message_index = host.rx_free
         host.rx_free = slot
     else:
         rx.message_end += <uint64_t>op_packets(&e.plan, e.plan.qp_op[first + rx.message_index])

@@ -27,14 +27,13 @@ cdef inline bint usual_data(engine_t* e, const host_t* host, const nic_profile_t
         return False
     rx = &host.receivers[slot]
     queue = &boxes[rx.ack_class].control
-    if unlikely(rx.mode != MODE_PLAIN or psn_ahead(e, packet.psn, rx.expected) != 0
+    if unlikely(rx.state != MODE_PLAIN or psn_ahead(e, packet.psn, rx.expected) != 0
                 or rx.expected + 1 == rx.message_end or rx.ack_position > queue.head or control_is_full(queue)):
         return False
     if marked and (nic.notify != NOTIFY_CNP or rx.last_cnp_ps < 0 or now - rx.last_cnp_ps >= nic.cnp_interval_ps):
         return False
     rx.marks += marked
     rx.expected += 1
-    rx.nak_sent = 0
     rx.since_ack += 1
     if rx.since_ack >= nic.ack_every:
         rx.since_ack = 0

@@ -9,7 +9,8 @@ Order     docs/MODEL.md 10 and 11.
 Source    InfiniBand Architecture 1.4, 9.7.5 (RDMA READ, its requests as the acknowledgement of what came).
 """
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, CC_FIXED, FLAG_AGAIN, FLAG_CE, FOREVER,
-                     KIND_READ, MODE_READ, NOTIFY_CNP, PSN_BITS, PSN_HALF, PSN_MASK, STATUS_NOT_RUN)
+                     KIND_READ, MODE_READ, NOTIFY_CNP, PSN_BITS, PSN_HALF, PSN_MASK, RX_NAK_SENT,
+                     STATUS_NOT_RUN)
 from .packet cimport packet_t
 from .plan cimport nic_profile_t, op_packets
 from .state cimport engine_t, worker_t, control_t, host_t, qp_t, read_t, rx_t
@@ -104,7 +105,7 @@ cdef inline void read_post(engine_t* e, worker_t* w, int32_t node, int32_t qp, p
 cdef inline void read_end(engine_t* e, host_t* host, int32_t slot, int32_t state) noexcept nogil:
     """The requester is done with the QP, or gives it up."""
     e.rx_slot[host.receivers[slot].qp] = state
-    host.receivers[slot].free_next = host.rx_free
+    host.receivers[slot].message_index = host.rx_free
     host.rx_free = slot
 
 
@@ -125,12 +126,12 @@ cdef inline void read_on_data(engine_t* e, worker_t* w, int32_t node, const pack
             nic_notify(e, w, nic, rx, now)
     ahead = psn_ahead(e, packet.psn, rx.expected)
     if ahead > 0:
-        if ahead < PSN_HALF and not rx.nak_sent:
-            rx.nak_sent = 1
+        if ahead < PSN_HALF and not rx.state & RX_NAK_SENT:
+            rx.state |= RX_NAK_SENT
             read_request_again(e, w, rx, read, now)
         return
     rx.expected += 1
-    rx.nak_sent = 0
+    rx.state = MODE_READ
     read.retries = 0
     if rx.expected == read.next:
         read.deadline_ps = FOREVER

@@ -174,6 +174,7 @@ cdef struct qp_t:
     int32_t free_next
     uint8_t spare[28]             # slots lie on cache lines
 
+# A cache line.
 cdef struct rx_t:
     uint64_t expected
     uint64_t message_end
@@ -181,16 +182,14 @@ cdef struct rx_t:
     uint64_t ack_position         # of the waiting ACK in the control queue, + 1; 0 = none
     uint32_t marks
     int32_t qp
-    int32_t message_index
+    int32_t message_index         # of a slot that is free: the next free one
     int32_t since_ack
     int32_t port                  # that its ACKs and CNPs leave by
-    int32_t free_next
     uint32_t hash                 # of ACKs, NAKs and CNPs
     uint32_t dst
     uint16_t group
     uint8_t ack_class
-    uint8_t nak_sent
-    uint8_t mode                  # MODE_*
+    uint8_t state                 # MODE_*, and RX_NAK_SENT
 
 # Companion of qp_t under selective repeat.
 cdef struct sacked_t:

@@ -134,6 +134,7 @@ cdef enum:
     MODE_PLAIN = 0
     MODE_SELECTIVE = 1
     MODE_READ = 2
+    RX_NAK_SENT = 128             # of a receiver, beside its mode: the packet that it has asked for has not come
 
 cdef enum:
     CC_NONE = 0

@@ -6,7 +6,8 @@ Invariant a queue that is empty holds no block, so memory follows what waits; th
 Order     first in, first out.
 
 A block lies on a multiple of its size, which tells where it ends. In place of its last packet it points to the block
-that follows, in its queue or among the spare ones: next to the packet that was written, or read, just before.
+that follows: next to the packet that was written, or read, just before. A spare one points on from its first cache
+line, which is the one that will be written first.
 """
 from .types cimport int32_t, int64_t, unlikely
 from .memory cimport arena_carve
@@ -14,15 +15,18 @@ from .packet cimport packet_t
 from .state cimport queue_t, worker_t
 
 cdef enum:
-    BLOCK_BYTES = 256
-    BLOCK_PACKETS = 7             # and room for one more, taken by the pointer
+    BLOCK_BYTES = 256             # seven packets, and room for one more
     SLAB_FIRST = 8                # blocks that are made at once
     SLAB_MOST = 256
 
 
-cdef inline packet_t** block_next(const packet_t* end) noexcept nogil:
-    """The pointer to the block that follows, at the end of the places of a block."""
-    return <packet_t**>end
+cdef inline packet_t** block_next(const packet_t* place) noexcept nogil:
+    """A pointer that lies in place of a packet."""
+    return <packet_t**>place
+
+
+cdef inline packet_t* block_of(const packet_t* place) noexcept nogil:
+    return <packet_t*>(<size_t>place & ~<size_t>(BLOCK_BYTES - 1))
 
 
 cdef inline packet_t* block_take(worker_t* w) noexcept nogil:
@@ -30,8 +34,8 @@ cdef inline packet_t* block_take(worker_t* w) noexcept nogil:
     cdef packet_t* block = <packet_t*>w.spare_blocks
     cdef size_t address
     if block != NULL:
-        w.spare_blocks = block_next(block + BLOCK_PACKETS)[0]
-        return block
+        w.spare_blocks = block_next(block)[0]
+        return block_of(block)
     if unlikely(w.fresh_count == 0):
         w.slab_blocks = SLAB_FIRST if w.slab_blocks == 0 else 2 * w.slab_blocks
         if w.slab_blocks > SLAB_MOST:
@@ -48,9 +52,12 @@ cdef inline packet_t* block_take(worker_t* w) noexcept nogil:
     return block
 
 
-cdef inline void block_give(worker_t* w, packet_t* block) noexcept nogil:
-    block_next(block + BLOCK_PACKETS)[0] = <packet_t*>w.spare_blocks
-    w.spare_blocks = block
+cdef inline void block_give(worker_t* w, const packet_t* last) noexcept nogil:
+    """Give back the block of a packet, which stays as it is until the block is taken."""
+    cdef packet_t* place = block_of(last)
+    place += place == last
+    block_next(place)[0] = <packet_t*>w.spare_blocks
+    w.spare_blocks = place
 
 
 cdef inline bint block_ends(const packet_t* place) noexcept nogil:
@@ -79,15 +86,13 @@ cdef inline packet_t* queue_append(worker_t* w, queue_t* queue) noexcept nogil:
 cdef inline void queue_remove(worker_t* w, queue_t* queue) noexcept nogil:
     """Take the first frame off, which stays readable in its place until another is queued."""
     cdef packet_t* place = queue.first + 1
-    cdef packet_t* block
     if place == queue.end:
-        block_give(w, <packet_t*>(<size_t>queue.first & ~<size_t>(BLOCK_BYTES - 1)))
+        block_give(w, queue.first)
         queue.end = NULL
         place = NULL
     elif unlikely(block_ends(place)):
-        block = place - BLOCK_PACKETS
         place = block_next(place)[0]
-        block_give(w, block)
+        block_give(w, queue.first)
     queue.first = place
 
 

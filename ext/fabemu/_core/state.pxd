@@ -398,7 +398,7 @@ cdef struct worker_t:
     int64_t touched_count
     int64_t touched_capacity
     # Blocks of egress queues.
-    void* spare_blocks
+    void* spare_blocks            # a place in the first, which points to one in the next
     char* fresh_blocks            # of the newest slab: not handed out yet
     int32_t fresh_count
     int32_t slab_blocks           # size of the newest slab

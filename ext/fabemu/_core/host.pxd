@@ -6,7 +6,8 @@ Invariant arrivals of one link come in order, and a single port needs no order a
           What is sent in one visit is one burst.
 Order     docs/MODEL.md 5: PFC, arrival, QP timers, operations, transmit choice.
 """
-from .types cimport (int32_t, int64_t, uint32_t, ps_t, ctz, unlikely, prefetch, FAULT_NONE, FOREVER, KIND_ACK, KIND_DATA)
+from .types cimport (int32_t, int64_t, uint32_t, ps_t, ctz, unlikely, prefetch, FAULT_NONE, FOREVER, KIND_ACK,
+                     KIND_DATA)
 from .packet cimport packet_t, packet_is_of_link
 from .plan cimport nic_profile_t
 from .state cimport engine_t, worker_t, host_t, outbox_t, port_t

@@ -26,6 +26,7 @@ cdef inline packet_t** block_next(const packet_t* place) noexcept nogil:
 
 
 cdef inline packet_t* block_of(const packet_t* place) noexcept nogil:
+    """The block that a place is in."""
     return <packet_t*>(<size_t>place & ~<size_t>(BLOCK_BYTES - 1))
 
 
@@ -63,7 +64,7 @@ cdef inline void block_give(worker_t* w, const packet_t* last) noexcept nogil:
 cdef inline bint block_ends(const packet_t* place) noexcept nogil:
     """Whether the places of a block, or none, end before this one."""
     # NULL is the only one of these that begins a block: they are behind a packet.
-    return (<size_t>(place + 1) & (BLOCK_BYTES - 1)) <= sizeof(packet_t)
+    return (<size_t>place + sizeof(packet_t)) & (BLOCK_BYTES - 1) <= sizeof(packet_t)
 
 
 cdef inline packet_t* queue_append(worker_t* w, queue_t* queue) noexcept nogil:

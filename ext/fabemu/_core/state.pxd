@@ -14,8 +14,8 @@ cdef struct queue_t:
     # Line 0: egress side of (port, class).
     packet_t* first               # NULL = no frame waits
     packet_t* end                 # place behind the last one
-    uint32_t drops                # interval counter, of frames that came in here
     int64_t bytes                 # frames that wait
+    int64_t bytes_max             # interval maximum
     int64_t tx_bytes              # interval counters, here since a host's sending looks at no other line
     int64_t tx_frames
     uint64_t ecn_count            # data frames that have left
@@ -35,12 +35,12 @@ cdef struct queue_t:
     int64_t kmax_bytes
     double area_byte_ps           # integral of bytes over time
     ps_t area_since_ps
-    int64_t bytes_max
     ps_t paused_ps
     uint32_t xoff_sent
     uint32_t xoff_received
     uint32_t marks
     uint32_t headroom_max_bytes   # of the priority group
+    uint32_t drops                # of frames that came in here
 
 cdef struct port_t:
     # Line 0: sending.

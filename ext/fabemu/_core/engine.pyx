@@ -34,7 +34,7 @@ from .scale_up cimport domains_are_whole, scale_ups_make
 from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .transport cimport transport_holds, transport_init
-from .wake cimport wake_far
+from .wake cimport wake_far, window_set
 from .workers cimport worker_free, workers_carved_bytes, workers_make, workers_share
 from .watchdog cimport watchdogs_make
 from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows, window_step
@@ -409,10 +409,8 @@ cdef class Engine:
             for port in range(p.host_count):
                 if p.host_domain[port] >= 0 and p.host_scale_up_latency_ps[port] < least_ps:
                     least_ps = p.host_scale_up_latency_ps[port]
-        # Short enough for signals to be served between two. A power of two makes the window of a time a shift.
-        least_ps = max(1, min(least_ps, WINDOW_PS_MAX) // divisor)
-        while <ps_t>2 << self.e.window_shift <= least_ps:
-            self.e.window_shift += 1
+        # Short enough for signals to be served between two.
+        window_set(self.e, max(1, min(least_ps, WINDOW_PS_MAX) // divisor))
 
     def __dealloc__(self):
         cdef engine_t* e = self.e
@@ -520,7 +518,7 @@ cdef class Engine:
     @property
     def window_ps(self):
         """Length of a window, ps."""
-        return 1 << self.e.window_shift
+        return self.e.window_ps
 
     def fault(self):
         """The first broken promise of the core: (text, time_ps, node, port), or None."""

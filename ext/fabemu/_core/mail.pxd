@@ -12,7 +12,7 @@ from .types cimport int32_t, uint32_t, ps_t, unlikely, FAULT_MEMORY, FOREVER
 from .memory cimport arena_give, arena_take
 from .packet cimport packet_t, packets_grow
 from .state cimport engine_t, letter_t, mailbox_t, port_t, post_t, worker_t
-from .wake cimport wake_at
+from .wake cimport wake_at, window_of
 
 
 cdef inline void mail_note(worker_t* w, int32_t box_id) noexcept nogil:
@@ -93,8 +93,8 @@ cdef inline void mail_write(engine_t* e, worker_t* w) noexcept nogil:
             first_ps = e.port_next_ps[box_id]
         e.port_next_ps[box_id] = FOREVER
     w.noted_count = 0
-    if first_ps < FOREVER and first_ps >> e.window_shift < w.next_index:
-        w.next_index = first_ps >> e.window_shift
+    if first_ps < FOREVER and window_of(e, first_ps) < w.next_index:
+        w.next_index = window_of(e, first_ps)
 
 
 cdef inline void mail_deliver(engine_t* e, worker_t* w, const letter_t* letter) noexcept nogil:

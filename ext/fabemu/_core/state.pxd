@@ -490,7 +490,8 @@ cdef struct engine_t:
     fault_t fault
     arena_t arena
     ps_t now_ps                   # every event before it has run
-    int32_t window_shift          # a window is 2^shift ps long
+    ps_t window_ps                # length of a window
+    uint64_t window_inverse       # 2^64 / window_ps, rounded down
     uint32_t link_watch           # WATCH_*
     bint express                  # the express lane may be taken
     bint shortcuts                # straight-through forwarding; off in the classic scheduler

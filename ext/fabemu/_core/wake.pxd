@@ -9,6 +9,15 @@ from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, unlikely, EVENT_
 from .state cimport engine_t, worker_t, port_t
 from .heaps cimport event_key, events_push, timed_push
 
+cdef extern from *:
+    """
+    static inline uint64_t fabemu_high_product(uint64_t a, uint64_t b)
+    {
+        return (uint64_t)(((unsigned __int128)a * b) >> 64);
+    }
+    """
+    uint64_t high_product "fabemu_high_product"(uint64_t a, uint64_t b) noexcept nogil
+
 cdef enum:
     WHEEL_SLOTS = 64
     WHEEL_REACH = 60
@@ -30,6 +39,19 @@ cdef inline void hop_noted(worker_t* w, ps_t now) noexcept nogil:
 cdef inline worker_t* worker_of(engine_t* e, int32_t node) noexcept nogil:
     """Who steps a device."""
     return e.workers[e.node_worker[node]]
+
+
+cdef inline void window_set(engine_t* e, ps_t window_ps) noexcept nogil:
+    """Divide time into windows of this length, 1 or more."""
+    e.window_ps = window_ps
+    e.window_inverse = ~<uint64_t>0 // <uint64_t>window_ps
+
+
+cdef inline int64_t window_of(const engine_t* e, ps_t time_ps) noexcept nogil:
+    """Number of the window that holds a time."""
+    # For times below 2^63 the product is the quotient, or one less.
+    cdef int64_t index = <int64_t>high_product(<uint64_t>time_ps, e.window_inverse)
+    return index + (time_ps - index * e.window_ps >= e.window_ps)
 
 
 cdef inline void wake_flag(worker_t* w, int32_t node, int64_t window_index) noexcept nogil:
@@ -55,7 +77,7 @@ cdef inline void wake_at(engine_t* e, worker_t* w, int32_t node, ps_t time_ps) n
         return
     if unlikely(e.creation != NULL):
         return
-    window_index = time_ps >> e.window_shift
+    window_index = window_of(e, time_ps)
     if unlikely(window_index - e.window_index > WHEEL_REACH):
         wake_far(e, w, node, time_ps)
     else:

@@ -30,7 +30,7 @@ from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_append
-from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag
+from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag, window_of
 from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss, crew_seconds
 from .mail cimport mail_clear, mail_read, mail_write
 from .watch cimport watch_can_act, watch_is_work, watch_set_key
@@ -527,14 +527,14 @@ cdef inline int64_t window_next(const engine_t* e, const worker_t* w) noexcept n
     if slots:
         slots = slots >> turned | slots << (-turned & (WHEEL_SLOTS - 1))
         index = e.window_index + ctz64(slots)
-    if w.far.count > 0 and w.far.entries[0].time_ps >> e.window_shift < index:
-        index = w.far.entries[0].time_ps >> e.window_shift
+    if w.far.count > 0 and window_of(e, w.far.entries[0].time_ps) < index:
+        index = window_of(e, w.far.entries[0].time_ps)
     return index
 
 
 cdef inline void window_step(engine_t* e, worker_t* w) noexcept nogil:
     """Run every event of this worker's devices in the present window, before its limit."""
-    cdef ps_t end_ps = e.window_start_ps + (<ps_t>1 << e.window_shift)
+    cdef ps_t end_ps = e.window_start_ps + e.window_ps
     cdef int32_t node
     w.window_start_ps = e.window_start_ps
     w.limit_ps = e.limit_ps
@@ -559,8 +559,8 @@ cdef inline bint window_seek(engine_t* e) noexcept nogil:
     for index in range(e.crew_size):
         if e.workers[index].next_index < best:
             best = e.workers[index].next_index
-    if unlikely(e.action_next_ps < FOREVER) and e.action_next_ps >> e.window_shift < best:
-        best = e.action_next_ps >> e.window_shift
+    if unlikely(e.action_next_ps < FOREVER) and window_of(e, e.action_next_ps) < best:
+        best = window_of(e, e.action_next_ps)
     if best == NEVER:
         return False
     e.window_index = best
@@ -573,8 +573,8 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     if not window_seek(e):
         workers_settle(e)
         return run_is_empty(e, w, stop_ps)
-    e.window_start_ps = e.window_index << e.window_shift
-    end_ps = e.window_start_ps + (<ps_t>1 << e.window_shift)
+    e.window_start_ps = e.window_index * e.window_ps
+    end_ps = e.window_start_ps + e.window_ps
     if e.window_start_ps > e.now_ps:
         e.now_ps = e.window_start_ps if e.window_start_ps < stop_ps else stop_ps
     last_hop_ps = workers_last_hop_ps(e)
@@ -642,7 +642,7 @@ cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit, do
             status = FAULTED
             break
         e.now_ps = e.limit_ps
-        if e.limit_ps == e.window_start_ps + (<ps_t>1 << e.window_shift):
+        if e.limit_ps == e.window_start_ps + e.window_ps:
             e.window_index += 1
     if e.crew_size > 1:
         crew_dismiss(e)

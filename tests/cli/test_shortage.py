@@ -261,6 +261,28 @@ def test_the_processes_that_there_are_do_the_work_if_there_cannot_be_more(folder
     assert {outcome.status for outcome in outcomes} == {"finished"}
 
 
+def test_as_many_processes_as_were_asked_for_are_tried_again(folder, monkeypatch):
+    started, start = [], subprocess.Popen
+
+    def popen(*arguments, **options):
+        if len(started) == 1 and not refused:
+            refused.append(True)
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        started.append(start(*arguments, **options))
+        return started[-1]
+
+    refused: list[bool] = []
+    monkeypatch.setattr(local.subprocess, "Popen", popen)
+    monkeypatch.setattr(local, "_AGAIN_SECONDS", 0)
+    workers = LocalWorkers(2)
+    try:
+        outcomes = work(workers, plan_of_six())
+    finally:
+        workers.close()
+    assert refused and len(started) == 2 == workers.slots
+    assert {outcome.status for outcome in outcomes} == {"finished"}
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

@@ -288,6 +288,31 @@ def test_no_file_is_ever_half_written(tmp_path, monkeypatch):
     assert sweep.table.num_rows == 24 and not again.attempts, "the journal has it all"
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_a_sweep_says_of_itself_outlives_a_full_disk(tmp_path, monkeypatch, fits):
+    work(tmp_path / "s", Workers(stop_after=5))
+    execution = Execution(planned(), tmp_path / "s")
+    path = tmp_path / "s" / "sweep.json"
+    before = json.loads(path.read_text())
+    if not fits:
+        path.write_text(json.dumps(before, separators=(",", ":")))
+
+    def full(target, _):
+        raise MachineError(f"cannot write {target}: No space left on device")
+
+    monkeypatch.setattr("fabemu.sweeps.store.write_whole", full)
+    with pytest.raises(MachineError, match=r"cannot write .*sweep.json: No space left on device"):
+        execution._store.write_info(
+            "interrupted on a disk that is full", counts={"done": 10**9}, definition="long" * 999
+        )
+    execution._store.close()
+    monkeypatch.undo()
+    assert json.loads(path.read_text()) == before | ({"status": "interrupted on a disk that is full"} if fits else {})
+    again = Workers()
+    _, sweep = work(tmp_path / "s", again)
+    assert sweep.table.num_rows == 24, "the same sweep goes on"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [("nothing", "does not exist"), ("empty", "is not a sweep; a sweep is a directory that `fabemu sweep` wrote")],

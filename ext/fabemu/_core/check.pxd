@@ -2,13 +2,14 @@
 
 Owns      check_device.
 Invariant queue bytes equal the frames that wait; the shared pool equals the sum over PGs; nothing is negative or
-          above its
-          size; a port's next event is never later than what it holds.
+          above its size; a port's next event is never later than what it holds; what a host keeps of its timers and
+          operations is what they say.
 """
-from .types cimport int32_t, int64_t, FAULT_NONE, FAULT_POOL, FAULT_QUEUE, FAULT_RELEASE
+from .types cimport int32_t, int64_t, FAULT_NONE, FAULT_POOL, FAULT_QUEUE, FAULT_RELEASE, FAULT_TIME, FOREVER
 from .packet cimport packet_t
 from .queue cimport queue_after
-from .state cimport engine_t, port_t, queue_t, switch_t
+from .state cimport engine_t, host_t, port_t, queue_t, switch_t
+from .operation cimport host_next_op_ps
 
 
 cdef inline void check_device(engine_t* e, int32_t node) noexcept nogil:
@@ -44,6 +45,14 @@ cdef inline void check_device(engine_t* e, int32_t node) noexcept nogil:
         mmu = &e.switches[node - e.plan.host_count]
         if pool != mmu.shared_used_bytes or pool > mmu.pool_bytes:
             check_fault(e, FAULT_POOL, node, -1)
+
+
+cdef inline void check_host_keys(engine_t* e, int32_t node) noexcept nogil:
+    """Compare the keys that a host with one port keeps from visit to visit with what they stand for."""
+    cdef const host_t* host = &e.hosts[node]
+    if host.op_key_ps != host_next_op_ps(e, node) or host.timer_key_ps != (
+            host.timers.entries[0].time_ps if host.timers.count > 0 else FOREVER):
+        check_fault(e, FAULT_TIME, node, -1)
 
 
 cdef inline void check_fault(engine_t* e, int32_t code, int32_t node, int32_t port_id) noexcept nogil:

@@ -24,6 +24,6 @@ cdef inline bint ecn_draws(const engine_t* e, const queue_t* queue, int64_t port
 cdef inline bint ecn_marks(const engine_t* e, queue_t* queue, int64_t port, int64_t klass) noexcept nogil:
     """Decide for one data frame that leaves; queue.bytes excludes it."""
     queue.ecn_count += 1
-    # A frame that found the queue empty needs none of its limits.
+    # A frame that leaves the queue empty needs none of its limits.
     return (queue.bytes > 0 and queue.bytes > queue.kmin_bytes
             and ecn_draws(e, queue, port, klass, queue.bytes, queue.ecn_count - 1))

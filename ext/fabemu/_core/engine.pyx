@@ -80,7 +80,7 @@ assert _FLOW.itemsize == sizeof(flow_row_t) and _PORT.itemsize == sizeof(port_ro
 assert _PAUSE.itemsize == sizeof(pause_row_t) and _DROP.itemsize == sizeof(drop_row_t)
 assert _PACKET.itemsize == sizeof(packet_row_t) and sizeof(packet_t) == 32
 assert sizeof(port_t) == 128 and sizeof(queue_t) == 192 and sizeof(qp_t) == 256
-assert sizeof(outbox_t) == 64 and sizeof(rx_t) == 64
+assert sizeof(outbox_t) == 64 and sizeof(rx_t) == 64 and sizeof(host_t) == 128
 
 
 cdef enum:

@@ -186,7 +186,7 @@ cdef inline void nic_on_data(engine_t* e, worker_t* w, int32_t node, const packe
     elif ahead >= PSN_HALF:
         nic_queue_ack(e, w, rx, KIND_ACK, psn_wire(e, rx.expected), echo, now)
     elif rx.state != RX_NAK_SENT:
-        rx.state = RX_NAK_SENT
+        rx.state = MODE_PLAIN | RX_NAK_SENT
         nic_queue_ack(e, w, rx, KIND_NAK, psn_wire(e, rx.expected), echo, now)
 
 

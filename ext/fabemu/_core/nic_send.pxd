@@ -56,7 +56,7 @@ cdef inline void qp_load_message(engine_t* e, qp_t* q) noexcept nogil:
     q.message_end = q.message_first + <uint64_t>op_packets(&e.plan, op)
 
 
-cdef inline uint32_t window_of(int64_t packets) noexcept nogil:
+cdef inline uint32_t qp_window(int64_t packets) noexcept nogil:
     """A window as a QP keeps it: no more than PSN_HALF are outstanding whatever it says."""
     return <uint32_t>(packets if packets < PSN_HALF else PSN_HALF)
 
@@ -156,7 +156,7 @@ cdef inline int32_t qp_begin(engine_t* e, worker_t* w, host_t* host, int32_t nod
     q.deadline_ps = FOREVER
     q.retries = 0
     q.timeout_una = 0
-    q.window_packets = window_of(nic.window_packets)
+    q.window_packets = qp_window(nic.window_packets)
     q.hash = e.plan.qp_hash[qp]
     q.dst = dst
     q.group = <uint16_t>e.plan.host_group[dst]
@@ -168,7 +168,7 @@ cdef inline int32_t qp_begin(engine_t* e, worker_t* w, host_t* host, int32_t nod
         q.first_extra = <uint16_t>e.plan.reth_bytes
     if mode == MODE_SELECTIVE:
         if q.window_packets == 0 or nic.selective_window < q.window_packets:
-            q.window_packets = window_of(nic.selective_window)
+            q.window_packets = qp_window(nic.selective_window)
         sacked_begin(e, w, &host.sacked[slot], nic.selective_window, nic.reorder)
     q.port = ecmp_port(&e.plan, node, q.group, q.dst, q.hash)
     if unlikely(q.port < 0):

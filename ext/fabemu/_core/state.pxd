@@ -298,7 +298,7 @@ cdef struct switch_t:
     uint32_t unusual              # UNUSUAL_* bits; 0 = plain: express lane and shortcuts apply
     int32_t cell_bytes            # buffers count whole cells of this size
     int32_t xoff_count            # PGs for which XOFF stands, and queues in storm: above 0, nothing takes a shortcut
-    bint headroom_untold          # a PG may use headroom and no XOFF stand: PFC is or was off, or its link was down
+    bint headroom_untold          # a PG may use headroom and no XOFF stand, now or later: PFC was off, a link down
     int32_t storm_count           # egress queues that the watchdog has found in storm
     int32_t balance               # BALANCE_*
     int32_t flowlet_count         # places of `flowlets`; least-loaded-flow: a power of two, or 0

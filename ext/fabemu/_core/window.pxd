@@ -15,7 +15,7 @@ from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
 from .action cimport actions_run
-from .check cimport check_device
+from .check cimport check_device, check_host_keys
 from .credit cimport credit_learn, credit_limits, credit_refresh, credit_ring_take
 from .deadlock cimport deadlock_checks_before
 from .express cimport express_try
@@ -310,6 +310,7 @@ cdef inline void visit_device(engine_t* e, worker_t* w, int32_t node) noexcept n
         host_visit(e, w, node)
         if CHECK:
             check_device(e, node)
+            check_host_keys(e, node)
         return
     w.instant_ps = -1
     visit_due(e, w, node)

@@ -10,10 +10,11 @@ from types import FrameType
 
 from fabemu.cli import EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated
 
-_EXIT_CODES = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
-_HANGUP = getattr(signal, "SIGHUP", None)  # not on every platform
-if _HANGUP is not None:
-    _EXIT_CODES[_HANGUP] = EXIT_HUNG_UP
+_EXIT_CODES = {
+    signal.SIGINT: EXIT_INTERRUPTED,
+    signal.SIGTERM: EXIT_TERMINATED,
+    signal.SIGHUP: EXIT_HUNG_UP,
+}
 
 _STREAMS = (0, 1, 2)  # descriptors of standard input, output and error
 
@@ -41,7 +42,7 @@ class Signals:
         """Take the signals."""
         self._terminals = [number for number in _STREAMS if os.isatty(number)]
         for number in _EXIT_CODES:
-            if number == _HANGUP and signal.getsignal(number) == signal.SIG_IGN:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
             try:
                 self._before[number] = signal.signal(number, self._receive)
@@ -57,9 +58,10 @@ class Signals:
     def _receive(self, number: int, _: FrameType | None) -> None:
         name = signal.Signals(number)
         code = _EXIT_CODES[name]
-        if self.exit_code is None:
+        is_first = self.exit_code is None
+        if is_first:
             self.exit_code = code
-        if name == _HANGUP:
+        if name == signal.SIGHUP:
             # A closed terminal sends it more than once, by the kernel and by the shell, and nobody is there to mean it.
             self._leave_terminals()
             again = False
@@ -67,7 +69,8 @@ class Signals:
             again, self._is_asked = self._is_asked, True
         if self._stop is None or again:
             raise KeyboardInterrupt if name == signal.SIGINT else Terminated(code)
-        self._stop(name.name)
+        if is_first:
+            self._stop(name.name)
 
     def _leave_terminals(self) -> None:
         """Discard what goes to the terminal from now on: writing to one that is gone is an error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import operator
 import os
 import selectors
 import shutil
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +26,7 @@ from fabemu.sweeps.worker import READY, receive, send
 
 _JOBS_MAX = 1024
 _FRUITLESS = 3  # workers in a row that may die before they are ready
+_AGAIN_SECONDS = 60  # with fewer processes than were asked for, before more are tried again
 
 
 def check_jobs(jobs: int | None) -> int:
@@ -36,9 +39,13 @@ def check_jobs(jobs: int | None) -> int:
     """
     if jobs is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not isinstance(jobs, int) or not 1 <= jobs <= _JOBS_MAX:
+    try:
+        count = operator.index(jobs)
+    except TypeError:
+        count = 0
+    if not 1 <= count <= _JOBS_MAX:
         raise InputError(f"{jobs} jobs: give 1 to {_JOBS_MAX:,} processes")
-    return jobs
+    return count
 
 
 class LocalWorkers:
@@ -47,6 +54,8 @@ class LocalWorkers:
     def __init__(self, jobs: int) -> None:
         """Start nothing yet: a worker is started when there is a task for it."""
         self.slots = jobs
+        self._jobs = jobs
+        self._again_s = 0.0  # when to try again for as many processes as were asked for
         self._scratch = tempfile.TemporaryDirectory(prefix="fabemu-sweep-", ignore_cleanup_errors=True)
         self._selector = selectors.DefaultSelector()
         self._idle: list[_Worker] = []
@@ -74,10 +83,15 @@ class LocalWorkers:
         except MachineError:
             if not self._busy:
                 raise
-            self.slots = len(self._busy)
+            self._make_do(len(self._busy))
             self._held.append(task)
             return
         self._give(task, worker)
+
+    def _make_do(self, slots: int) -> None:
+        """Go on with so many processes for a while."""
+        self.slots = slots
+        self._again_s = time.monotonic() + _AGAIN_SECONDS
 
     def _give(self, task: Task, worker: _Worker) -> None:
         self._busy.add(worker)
@@ -110,8 +124,10 @@ class LocalWorkers:
             worker.task = None
             if outcome is not None:
                 outcomes.append(outcome)
-        while self._held and (self._idle or not self._busy):
+        while self._held and (self._idle or (not self._busy and not outcomes)):
             self._give(self._held.pop(), self._idle.pop() if self._idle else self._start())
+        if self.slots < self._jobs and not self._held and time.monotonic() >= self._again_s:
+            self.slots = self._jobs
         return outcomes
 
     def close(self) -> None:
@@ -142,7 +158,7 @@ class LocalWorkers:
         # It died of its start and not of its task, which another one takes: those that there are, or one more.
         others = len(self._idle) + len(self._busy - {worker})
         if others:
-            self.slots = others
+            self._make_do(others)
         else:
             self._stillborn += 1
             if self._stillborn >= _FRUITLESS:

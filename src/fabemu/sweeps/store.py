@@ -64,20 +64,30 @@ class SweepDirectory:
         self.done[outcome.index] = outcome
 
     def write_info(self, status: str, **more: Any) -> None:
-        """Replace ``sweep.json``; readers see the old or the new one, never a part."""
+        """Replace ``sweep.json``; readers see the old or the new one, never a part.
+
+        Raises
+        ------
+        MachineError
+            If there is no room for it. The old one stays, with the new status.
+        """
         self._info |= {"status": status, **more}
         text = json.dumps(self._info, indent=2, ensure_ascii=False) + "\n"
         target = self.path / SWEEP_FILE
         try:
             write_whole(target, lambda draft: draft.write_text(text, encoding="utf-8"))
         except MachineError:
-            # On a full disk the blocks that the file already has may still do.
-            try:
-                with open(target, "r+", encoding="utf-8") as file:
-                    file.write(text)
-                    file.truncate()
-            except OSError as error:
-                raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
+            self._rewrite_status(target)
+            raise
+
+    def _rewrite_status(self, target: Path) -> None:
+        """On a full disk, have the old ``sweep.json`` tell the new status, in the bytes that it has: they are there."""
+        with contextlib.suppress(OSError, ValueError):
+            before = target.read_bytes()
+            kept = json.dumps(json.loads(before) | {"status": self._info["status"]}, ensure_ascii=False).encode()
+            if len(kept) <= len(before):
+                with open(target, "r+b") as file:
+                    file.write(kept.ljust(len(before)))
 
     def close(self) -> None:
         """Let another process go on with this sweep."""

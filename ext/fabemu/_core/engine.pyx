@@ -9,8 +9,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (ps_t, FAULT_MEMORY, FAULT_NONE, FOREVER, OP_SCALE_UP, PAUSE_END_EXPIRY, PAUSE_END_RUN, VERB_READ,
-                     WATCH_ENDS, WATCH_RECORD)
+from .types cimport (ps_t, BUILD_PROFILE, FAULT_MEMORY, FAULT_NONE, FOREVER, OP_SCALE_UP, PAUSE_END_EXPIRY,
+                     PAUSE_END_RUN, VERB_READ, WATCH_ENDS, WATCH_RECORD)
 from .action cimport actions_init
 from .crew cimport crew_end, crew_new, crew_t
 from .deadlock cimport deadlock_check
@@ -51,6 +51,9 @@ FAULT_TEXTS = {
     9: "a credit frame gives back what was not sent, or takes back what was freed",
 }
 """What each fault code of the core means."""
+
+PROFILE = BUILD_PROFILE.decode()
+"""How the core was built: "release", "check" or "profile" (setup.py)."""
 
 SCHEDULER_CLASSIC = 1
 EVENT_DEADLOCK = 18

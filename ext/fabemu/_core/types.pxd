@@ -21,6 +21,7 @@ cdef extern from *:
     """
     const ps_t FOREVER "FABEMU_FOREVER"
     const bint CHECK "FABEMU_CHECK"
+    const char* BUILD_PROFILE "FABEMU_PROFILE"
     void prefetch "FABEMU_PREFETCH"(const void* address) noexcept nogil
     void prefetch_write "FABEMU_PREFETCH_WRITE"(void* address) noexcept nogil
     bint likely "FABEMU_LIKELY"(bint condition) noexcept nogil

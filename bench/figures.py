@@ -337,6 +337,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no benchmark is named {unknown[0]!r}; there are {', '.join(CASES)}")
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
+    if options.output is not None:
+        # Minutes later it would be too late to say so.
+        try:
+            options.output.touch()
+        except OSError as error:
+            parser.error(f"--output {options.output}: {error.strerror}")
     is_table = not options.json and not options.markdown
 
     facts = machine()

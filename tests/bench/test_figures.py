@@ -136,7 +136,9 @@ def test_goals_of_what_was_not_measured_are_left_out() -> None:
     assert [row["what"] for row in figures.judged([], STARTED)] == ["`fabemu run` of two hosts from start to end"]
 
 
-@pytest.mark.parametrize("arguments", [["nothing"], ["--rounds", "0"], ["--json", "--markdown"]])
+@pytest.mark.parametrize(
+    "arguments", [["nothing"], ["--rounds", "0"], ["--json", "--markdown"], ["--output", "/nowhere/figures.json"]]
+)
 def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         figures.main(arguments)

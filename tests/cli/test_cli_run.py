@@ -14,18 +14,7 @@ from pathlib import Path
 import pytest
 
 import fabemu
-
-SMALL = """
-seed = 3
-[fabric]
-kind = "single-switch"
-hosts = 4
-[[workload]]
-kind = "incast"
-receiver = "h0"
-senders = ["h1", "h2", "h3"]
-size = "100KB"
-"""
+from tests.small import SMALL
 
 LONG = """
 [fabric]

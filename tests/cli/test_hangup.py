@@ -14,17 +14,9 @@ import pytest
 
 import fabemu
 from fabemu.cli.progress import bar
+from tests.small import SMALL
 
-LONG = """
-[fabric]
-kind = "single-switch"
-hosts = 4
-[[workload]]
-kind = "incast"
-receiver = "h0"
-senders = ["h1", "h2", "h3"]
-size = "40GB"
-"""
+LONG = SMALL.replace("100KB", "40GB")
 RUN = ("run", "long.toml", "--set", "trace.interval=1us")
 SWEEP = ("sweep", "long.toml", "--set", "switch.buffer=[4MiB,8MiB]", "-j", "1")
 TUNE = ("tune", "long.toml", "--set", "switch.buffer=4MiB..8MiB", "--minimize", "slowdown.p99", "-j", "1")

@@ -21,18 +21,8 @@ from fabemu.sweeps.execute import task_of
 from fabemu.sweeps.local import LocalWorkers
 from fabemu.sweeps.parameter import parameters_of
 from fabemu.sweeps.points import plan_sweep
+from tests.small import SMALL
 
-SMALL = """
-seed = 3
-[fabric]
-kind = "single-switch"
-hosts = 4
-[[workload]]
-kind = "incast"
-receiver = "h0"
-senders = ["h1", "h2", "h3"]
-size = "100KB"
-"""
 CROWDED = """
 [fabric]
 kind = "leaf-spine"

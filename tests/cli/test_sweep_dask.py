@@ -19,19 +19,11 @@ from fabemu.sweeps.execute import task_of
 from fabemu.sweeps.parameter import parameters_of
 from fabemu.sweeps.points import plan_sweep
 from fabemu.sweeps.task import run_task
+from tests.small import SMALL
 
 distributed = pytest.importorskip("distributed")
 
-SMALL = """
-seed = 3
-[fabric]
-kind = "single-switch"
-hosts = 4
-[[workload]]
-kind = "incast"
-receiver = "h0"
-senders = ["h1", "h2", "h3"]
-size = "100KB"
+WITH_FILE = f"""{SMALL}
 [[workload]]
 kind = "flow-file"
 path = "flows.csv"
@@ -56,7 +48,7 @@ def cluster():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    (tmp_path / "small.toml").write_text(SMALL)
+    (tmp_path / "small.toml").write_text(WITH_FILE)
     (tmp_path / "flows.csv").write_text("src,dst,bytes,start_ps\nh1,h2,50000,0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", SOURCE)
@@ -103,7 +95,7 @@ def test_workers_need_not_see_the_files_of_the_scenario(folder):
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_runs_count_once(cluster, folder):
-    (folder / "small.toml").write_text(SMALL.replace("100KB", "40MB"))
+    (folder / "small.toml").write_text(WITH_FILE.replace("100KB", "40MB"))
     killed = []
 
     def kill(standing):
@@ -123,7 +115,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_runs_count_once(cluster, fo
 
 
 def test_a_sweep_that_is_stopped_leaves_the_cluster_as_it_is(cluster, folder):
-    (folder / "small.toml").write_text(SMALL.replace("100KB", "4GB"))
+    (folder / "small.toml").write_text(WITH_FILE.replace("100KB", "4GB"))
     command = [sys.executable, "-m", "fabemu.cli", "sweep", "small.toml", "--dask", cluster.scheduler_address]
     command += ["--set", "switch.buffer=[8MiB,16MiB]", "--seeds", "4", "--out", "s"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -167,7 +159,7 @@ def test_a_run_that_kills_every_worker_is_a_failed_run(cluster, folder):
     try:
         with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
             client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
-            (folder / "small.toml").write_text(SMALL.replace("100KB", "10GB"))
+            (folder / "small.toml").write_text(WITH_FILE.replace("100KB", "10GB"))
             plan = plan_sweep("small.toml", *parameters_of({"switch.buffer": ["8MiB"]}))
             workers.submit(task_of(plan, 0))
             found = []
@@ -232,7 +224,7 @@ def test_the_commands_of_the_page(page_cluster, folder):
 
 def test_a_scheduler_that_is_lost_leaves_what_is_done(page_cluster, folder):
     scheduler, arguments = page_cluster
-    (folder / "small.toml").write_text(SMALL.replace("100KB", "40MB"))
+    (folder / "small.toml").write_text(WITH_FILE.replace("100KB", "40MB"))
     options = ["small.toml", "--set", "switch.buffer=[8MiB,16MiB]", "--seeds", "30"]
     process = subprocess.Popen(
         [sys.executable, "-m", "fabemu.cli", "sweep", *options, *arguments[-2:]],

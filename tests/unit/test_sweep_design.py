@@ -11,18 +11,8 @@ from fabemu.sweeps.design import combinations
 from fabemu.sweeps.key import find_key
 from fabemu.sweeps.parameter import Parameter, parameters_of, read_settings, written
 from fabemu.sweeps.points import plan_sweep
+from tests.small import SMALL
 
-SMALL = """
-seed = 3
-[fabric]
-kind = "single-switch"
-hosts = 4
-[[workload]]
-kind = "incast"
-receiver = "h0"
-senders = ["h1", "h2", "h3"]
-size = "100KB"
-"""
 DATA = tomllib.loads(SMALL)
 
 

@@ -14,6 +14,7 @@ from fabemu.analysis.balance import balance
 from fabemu.analysis.health import check, examine
 from fabemu.analysis.storms import storms
 from fabemu.cli import command
+from fabemu.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -304,6 +305,21 @@ def test_a_run_that_was_killed_says_so(copied):
     (copied / "run.json").write_text(json.dumps({**info, "status": "running"}), encoding="utf-8")
     found = examine(fabemu.load(copied))
     assert "was killed" in found.notes[0] and codes(found.incidents[0])[0] == "FH102"
+
+
+@pytest.mark.parametrize("status", ["running", "failed", "fault"])
+def test_what_was_cut_off_is_not_called_healthy(run_of, tmp_path, status):
+    directory = tmp_path / "cut"
+    shutil.copytree(run_of("smoke/two-hosts").directory, directory)
+    assert invoke(directory, "--fail-on", "warning").return_value == 0
+    info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    (directory / "run.json").write_text(json.dumps({**info, "status": status}), encoding="utf-8")
+    found = examine(fabemu.load(directory))
+    assert not found.incidents and set(found.unchecked) >= {"FH101", "FH301", "FH503"}
+    done = invoke(directory)
+    assert "Healthy" not in done.output and "not all could be looked at" in done.output
+    with pytest.raises(InputError, match="--fail-on warning cannot be judged: FH101, "):
+        invoke(directory, "--fail-on", "warning")
 
 
 # The command.

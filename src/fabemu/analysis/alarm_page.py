@@ -19,7 +19,8 @@ that it held up, the frames that were dropped behind it, and the tail that came 
 **Info**: a fact that explains others. Some alerts are critical from a larger share on.
 
 The exit code is 0 whatever is found, unless `--fail-on warning` or `--fail-on critical` asks for 4. Tables that a run
-does not have are named, and the checks that need them left out; the notes say which.
+does not have are named, and the checks that need them left out; the notes say which. If not all could be looked at and
+nothing was found, as in a run that was killed, `--fail-on` exits with 2: there is nothing to go by.
 
 This page is made from the catalogue: `python -m fabemu.analysis.alarm_page > docs/HEALTH.md`.
 """

@@ -125,6 +125,9 @@ def examine(run: Run, thresholds: Thresholds = DEFAULTS) -> Health:
     for look, codes in checks:
         found += looked.some(look, codes)
     looked.note_damage()
+    if looked.is_cut and not found:
+        # What is missing may be what it suffered from.
+        looked.unchecked |= {code for _, codes in checks for code in codes}
     return Health(tuple(_joined(found)), tuple(dict.fromkeys(looked.notes)), tuple(sorted(looked.unchecked)))
 
 
@@ -230,6 +233,11 @@ class _Examination:
         return sorted(found, key=lambda item: -item.weight)[:ALERTS_MAX]
 
     # What several checks need.
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the run did not end by itself or by its user, so that its tables may lack anything."""
+        return self._source.partial is not None and self._run.info.get("status") != "interrupted"
 
     def note_damage(self) -> None:
         """Note tables that cannot be read, or are cut though the run came to its end, and what they were needed for."""

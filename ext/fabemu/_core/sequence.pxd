@@ -9,7 +9,7 @@ Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged no
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
                      BALANCE_ECMP, EVENT_ARRIVAL, EVENT_PFC, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
-                     FAULT_RELEASE, FAULT_TIME, FOREVER, KIND_CORRUPT, NONE)
+                     FAULT_RELEASE, FAULT_TIME, FOREVER, KIND_CORRUPT, KIND_PFC, NONE)
 from .memory cimport array_grow
 from .packet cimport packet_is_of_link, packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
@@ -20,7 +20,7 @@ from .ecmp cimport ecmp_choose, ecmp_row
 from .inbox cimport inbox_room, inbox_sort
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
-from .pfc cimport pfc_collect, pfc_lower, pfc_raise, pfc_want_frame
+from .pfc cimport pfc_collect, pfc_lower, pfc_raise, pfc_receive, pfc_want_frame
 from .queue cimport queue_append, queue_remove
 from .stats cimport port_touch, stats_area, stats_headroom, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
@@ -178,11 +178,17 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
         inbox_sort(w)
 
 
+cdef inline void sequence_pop(worker_t* w) noexcept nogil:
+    """Take the first key off the heap."""
+    events_pop(w)
+    w.heap[w.heap_count] = SEQUENCE_END
+
+
 cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Run the events of the switch, as long as each is alone at its instant; -1 when none is left, or after a fault.
 
-    Else the instant that is to be run otherwise. If an event has brought about transmit choices of its own instant,
-    those are to be run.
+    Else the instant that is to be run otherwise. If an event has brought about several transmit choices of its own
+    instant, those are to be run.
     """
     cdef switch_t* mmu = &e.switches[node - e.plan.host_count]
     cdef port_t* ports = e.ports
@@ -212,7 +218,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
     cdef int64_t size, free_bytes, rest, part
     cdef uint32_t mask
     cdef uint8_t marked
-    cdef bint arrives, lossless
+    cdef bint arrives, lossless, passes, keyed
     if not sequence_open(e, w):
         return -1
     arrival = w.inbox + w.inbox_next
@@ -240,12 +246,27 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             break
         before_ps = now
         w.instant_ps = now
-        if usual == 0 or (key ^ following) >> KEY_TIME_SHIFT == 0:
+        if (key ^ following) >> KEY_TIME_SHIFT == 0:
             result_ps = now
             break
         port_id = first_port + <int32_t>(key & KEY_PORT_MASK)
         port = &ports[port_id]
-        if arrives:
+        passes = False
+        keyed = False
+        if usual == 0:
+            packet = &port.ring[port.head & port.mask]
+            if not arrives or packet.kind != KIND_PFC:
+                result_ps = now
+                break
+            arrival += 1
+            port.head += 1
+            events += 1
+            last_ps = now
+            pfc_receive(e, w, port, port_id, packet, now)
+            if unlikely(not sequence_close(e, w)):
+                break
+            heap = w.heap
+        elif arrives:
             arrival += 1
             ingress = port
             ingress_id = port_id
@@ -281,6 +302,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                                    and (free_bytes * e.plan.pq_egress_alpha_q16[port_id * class_count + klass])
                                    >> 16 > 0))):
                 # Straight through: its choice comes at this very instant.
+                passes = True
                 if queue.bytes_max < size:
                     queue.bytes_max = size
                 # Where nothing is paused that counts as one event.
@@ -336,138 +358,153 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     if unlikely(not sequence_close(e, w)):
                         break
                     heap = w.heap
-                if w.choice_count > 0:
-                    result_ps = now
-                    break
-                continue
         else:
-            if port.kick_ps != now:
-                # A key that an earlier one has overtaken.
-                events_pop(w)
-                w.heap[w.heap_count] = SEQUENCE_END
-                continue
-            if unlikely(port.pfc_pending):
-                events_pop(w)
-                events += 1
-                last_ps = now
-                switch_transmit(e, w, node, port_id, now)
-                if unlikely(not sequence_close(e, w)):
-                    break
-                heap = w.heap
-                continue
-            port.kick_ps = FOREVER
-            next_ps = FOREVER
-            packet = NULL
-            queue = NULL
-            klass = 0
-            mask = port.waiting_mask
-            while mask:
-                klass = ctz(mask)
-                mask &= mask - 1
-                queue = &queues[port_id * class_count + klass]
-                packet = queue.first
-                when_ps = packet.time_ps + latency_ps
-                if queue.pause_until_ps > when_ps:
-                    when_ps = queue.pause_until_ps
-                if when_ps <= now:
-                    break
+            keyed = True
+        # What leaves at this instant: the frame that passes, or what the choice is that has a key, or that another
+        # event has brought about.
+        while passes or keyed or w.choice_count == 1:
+            if not passes:
+                if not keyed:
+                    port_id = first_port + w.choices[0]
+                    port = &ports[port_id]
+                    w.choice_count = 0
+                if unlikely(port.kick_ps != now):
+                    # A key that an earlier one has overtaken.
+                    if keyed:
+                        sequence_pop(w)
+                    keyed = False
+                    continue
+                if unlikely(port.pfc_pending):
+                    if keyed:
+                        events_pop(w)
+                    keyed = False
+                    events += 1
+                    last_ps = now
+                    switch_transmit(e, w, node, port_id, now)
+                    if unlikely(not sequence_close(e, w)):
+                        break
+                    heap = w.heap
+                    continue
+                port.kick_ps = FOREVER
+                next_ps = FOREVER
                 packet = NULL
-                if when_ps < next_ps:
-                    next_ps = when_ps
-            if packet != NULL:
-                events += 1
-                last_ps = now
-                size = packet.size
-                ingress_id = first_port + packet.ingress
-                pg = &queues[ingress_id * class_count + klass]
-                stats_area(queue, now)
-                queue_remove(w, queue)
-                queue.bytes -= size
-                if queue.first == NULL:
-                    port.waiting_mask &= <uint8_t>~(1 << klass)
-                else:
-                    # The PG of the frame that follows, and the frames after that.
-                    prefetch(&queues[(first_port + queue.first.ingress) * class_count + klass].reserved_used_bytes)
-                    prefetch(queue.first + 2)
-                # Headroom, then shared, then reserved.
-                rest = size
-                part = pg.headroom_used_bytes
-                if part > 0:
-                    if part > rest:
-                        part = rest
-                    pg.headroom_used_bytes -= part
-                    rest -= part
-                part = pg.shared_used_bytes if pg.shared_used_bytes < rest else rest
-                pg.shared_used_bytes -= part
-                mmu.shared_used_bytes -= part
-                pg.reserved_used_bytes -= rest - part
-                if unlikely((pg.reserved_used_bytes | mmu.shared_used_bytes) < 0):
-                    e.fault.code = FAULT_RELEASE
-                    break
-                if (lossless_mask >> klass) & 1:
-                    pg.held[port.local] -= <uint32_t>size
-                    if (ports[ingress_id].xoff_mask >> klass) & 1 and mmu_wants_xon(e, mmu, pg):
-                        pfc_lower(e, w, &ports[ingress_id], ingress_id, klass, now)
-                        pfc_want_frame(e, w, &ports[ingress_id], ingress_id, now)
+                queue = NULL
+                klass = 0
+                mask = port.waiting_mask
+                while mask:
+                    klass = ctz(mask)
+                    mask &= mask - 1
+                    queue = &queues[port_id * class_count + klass]
+                    packet = queue.first
+                    when_ps = packet.time_ps + latency_ps
+                    if queue.pause_until_ps > when_ps:
+                        when_ps = queue.pause_until_ps
+                    if when_ps <= now:
+                        break
+                    packet = NULL
+                    if when_ps < next_ps:
+                        next_ps = when_ps
+                if packet != NULL:
+                    events += 1
+                    last_ps = now
+                    size = packet.size
+                    ingress_id = first_port + packet.ingress
+                    pg = &queues[ingress_id * class_count + klass]
+                    stats_area(queue, now)
+                    queue_remove(w, queue)
+                    queue.bytes -= size
+                    if queue.first == NULL:
+                        port.waiting_mask &= <uint8_t>~(1 << klass)
+                    else:
+                        # The PG of the frame that follows, and the frames after that.
+                        prefetch(&queues[(first_port + queue.first.ingress) * class_count + klass].reserved_used_bytes)
+                        prefetch(queue.first + 2)
+                    # Headroom, then shared, then reserved.
+                    rest = size
+                    part = pg.headroom_used_bytes
+                    if part > 0:
+                        if part > rest:
+                            part = rest
+                        pg.headroom_used_bytes -= part
+                        rest -= part
+                    part = pg.shared_used_bytes if pg.shared_used_bytes < rest else rest
+                    pg.shared_used_bytes -= part
+                    mmu.shared_used_bytes -= part
+                    pg.reserved_used_bytes -= rest - part
+                    if unlikely((pg.reserved_used_bytes | mmu.shared_used_bytes) < 0):
+                        e.fault.code = FAULT_RELEASE
+                        break
+                    if (lossless_mask >> klass) & 1:
+                        pg.held[port.local] -= <uint32_t>size
+                        if (ports[ingress_id].xoff_mask >> klass) & 1 and mmu_wants_xon(e, mmu, pg):
+                            pfc_lower(e, w, &ports[ingress_id], ingress_id, klass, now)
+                            pfc_want_frame(e, w, &ports[ingress_id], ingress_id, now)
+                            if unlikely(not sequence_close(e, w)):
+                                break
+                            heap = w.heap
+                    else:
+                        mmu.lossy_bytes -= size
+                    next_ps = FOREVER
+                    if port.waiting_mask | port.pfc_pending:
+                        next_ps = now + link_wire_ps(&e.plan, port, size)
+                if next_ps < port.kick_ps:
+                    port.kick_ps = next_ps
+                    if next_ps >= w.limit_ps:
+                        port_expect(e, w, port_id, next_ps)
+                        if keyed:
+                            sequence_pop(w)
+                    elif keyed:
+                        events_sift_down(w, 0, event_key(next_ps - window_start_ps, EVENT_TRANSMIT, 0,
+                                                         <uint64_t>port.local))
+                    else:
+                        events_push(e, w, event_key(next_ps - window_start_ps, EVENT_TRANSMIT, 0,
+                                                    <uint64_t>port.local))
                         if unlikely(not sequence_close(e, w)):
                             break
                         heap = w.heap
-                else:
-                    mmu.lossy_bytes -= size
-                next_ps = FOREVER
-                if port.waiting_mask | port.pfc_pending:
-                    next_ps = now + link_wire_ps(&e.plan, port, size)
-            if next_ps < port.kick_ps:
-                port.kick_ps = next_ps
-                if next_ps < w.limit_ps:
-                    events_sift_down(w, 0, event_key(next_ps - window_start_ps, EVENT_TRANSMIT, 0,
-                                                     <uint64_t>port.local))
-                else:
-                    port_expect(e, w, port_id, next_ps)
-                    events_pop(w)
-                    w.heap[w.heap_count] = SEQUENCE_END
-            else:
-                events_pop(w)
-                w.heap[w.heap_count] = SEQUENCE_END
-            if packet == NULL:
-                continue
-        # The frame starts to leave.
-        marked = switch_mark(e, w, queue, port_id, klass, packet)
-        receiver = &ports[port.peer]
-        wire_ps = link_wire_ps(&e.plan, port, size)
-        if unlikely(now < port.busy_until_ps):
-            e.fault.code = FAULT_BUSY
-            e.fault.time_ps = now
-            e.fault.node = node
-            e.fault.port = port_id
-            break
-        if unlikely(receiver.tail - receiver.head == receiver.mask + 1):
-            if not link_grow(e, w, port.peer, receiver.head):
+                elif keyed:
+                    sequence_pop(w)
+                keyed = False
+                if packet == NULL:
+                    continue
+            passes = False
+            # The frame starts to leave.
+            marked = switch_mark(e, w, queue, port_id, klass, packet)
+            receiver = &ports[port.peer]
+            wire_ps = link_wire_ps(&e.plan, port, size)
+            if unlikely(now < port.busy_until_ps):
+                e.fault.code = FAULT_BUSY
+                e.fault.time_ps = now
+                e.fault.node = node
+                e.fault.port = port_id
                 break
-        port.busy_until_ps = now + wire_ps
-        port.busy_ps += wire_ps
-        place = &receiver.ring[receiver.tail & receiver.mask]
-        memcpy(place, packet, sizeof(packet_t))
-        place.flags |= marked
-        when_ps = port.busy_until_ps + port.delay_ps
-        place.time_ps = when_ps
-        # Read from where the packet was: a wide load of what was just stored in parts would wait for it.
-        port.digest = link_digest(port.digest, packet_words(packet.qp, packet.psn), packet_shape(
-            packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
-        if unlikely(e.link_watch):
-            link_look(e, w, port, port_id, place, now)
-            if e.fault.code != FAULT_NONE:
-                break
-        receiver.tail += 1
-        link_announce(e, w, port, receiver.tail - receiver.head == 1, when_ps)
-        port.hops += 1
-        port.sent_bytes += size
-        hops += 1
-        hop_noted(w, now)
-        stats_sent(queue, size)
-        port_touch(e, w, port_id)
-        if w.choice_count > 0:
+            if unlikely(receiver.tail - receiver.head == receiver.mask + 1):
+                if not link_grow(e, w, port.peer, receiver.head):
+                    break
+            port.busy_until_ps = now + wire_ps
+            port.busy_ps += wire_ps
+            place = &receiver.ring[receiver.tail & receiver.mask]
+            memcpy(place, packet, sizeof(packet_t))
+            place.flags |= marked
+            when_ps = port.busy_until_ps + port.delay_ps
+            place.time_ps = when_ps
+            # Read from where the packet was: a wide load of what was just stored in parts would wait for it.
+            port.digest = link_digest(port.digest, packet_words(packet.qp, packet.psn), packet_shape(
+                packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
+            if unlikely(e.link_watch):
+                link_look(e, w, port, port_id, place, now)
+            receiver.tail += 1
+            link_announce(e, w, port, receiver.tail - receiver.head == 1, when_ps)
+            port.hops += 1
+            port.sent_bytes += size
+            hops += 1
+            hop_noted(w, now)
+            stats_sent(queue, size)
+            port_touch(e, w, port_id)
+        if unlikely(w.choice_count > 0):
             result_ps = now
+            break
+        if unlikely(e.fault.code != FAULT_NONE):
             break
     if unlikely(e.fault.code != FAULT_NONE):
         result_ps = -1

@@ -29,6 +29,23 @@ cdef inline int32_t ecmp_choose(const plan_t* plan, const int32_t* row, uint32_t
     return plan.nexthop_port[start + <int32_t>((<uint64_t>mix32(hash ^ seed) * <uint64_t>count) >> 32)]
 
 
+cdef inline int32_t ecmp_draw(const plan_t* plan, const int32_t* row, uint32_t seed, uint32_t group, uint32_t dst,
+                              uint32_t hash) noexcept nogil:
+    """ecmp_choose, for packets of which none is like the one before: nothing branches on the kind of their entries.
+
+    What an entry of each kind leads to is looked up, and one is taken; it is the port itself, or NONE, if it is of no
+    other kind.
+    """
+    cdef int32_t entry = row[group]
+    cdef int32_t is_set = -<int32_t>(entry <= ROUTE_SET_BASE)
+    cdef int32_t is_local = -<int32_t>(entry == ROUTE_LOCAL)
+    cdef int32_t number = (ROUTE_SET_BASE - entry) & is_set
+    cdef int32_t start = plan.nexthop_start[number]
+    cdef int32_t count = plan.nexthop_start[number + 1] - start
+    cdef int32_t drawn = plan.nexthop_port[start + <int32_t>((<uint64_t>mix32(hash ^ seed) * <uint64_t>count) >> 32)]
+    return (drawn & is_set) | (plan.host_access_port[dst] & is_local) | (entry & ~(is_set | is_local))
+
+
 cdef inline const int32_t* ecmp_row(const plan_t* plan, int32_t node) noexcept nogil:
     """The routes of a node that has some, by destination group."""
     return &plan.route[<int64_t>plan.node_route_row[node] * plan.group_count]

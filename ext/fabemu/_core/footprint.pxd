@@ -90,7 +90,7 @@ cdef inline int64_t footprint_worker(const shape_t* s) noexcept nogil:
     total += zeroed_bytes(WHEEL_SLOTS * ((words + 63) // 64), sizeof(uint64_t))
     total += 3 * zeroed_bytes(256, sizeof(uint64_t)) + zeroed_bytes(256, sizeof(int32_t))
     total += zeroed_bytes(INBOX_BUCKETS, sizeof(uint32_t))
-    total += 3 * zeroed_bytes(s.widest_ports, sizeof(int32_t))
+    total += 4 * zeroed_bytes(s.widest_ports, sizeof(int32_t))
     total += 2 * zeroed_bytes(s.widest_ports, sizeof(uint32_t))
     total += zeroed_bytes(s.widest_ports, sizeof(int64_t))
     total += zeroed_bytes(256, sizeof(express_t))

@@ -1,15 +1,21 @@
 """The inbox: the arrivals of one visit, sorted once instead of kept in a heap.
 
-Owns      inbox_add, inbox_fetch, inbox_sort.
+Owns      inbox_add, inbox_fetch, inbox_merge, inbox_sort.
 Invariant every arrival before the limit is known when a visit begins, so nothing is added later.
 Order     by whole key: time, class, port.
 """
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from .types cimport (int32_t, int64_t, uint32_t, uint64_t, ps_t, unlikely, EVENT_ARRIVAL, EVENT_PFC, FAULT_MEMORY)
 from .heaps cimport KEY_TIME_SHIFT, event_key
 from .memory cimport array_grow
 from .packet cimport packet_is_of_link, packet_t
 from .state cimport engine_t, port_t, worker_t
+
+cdef extern from *:
+    """
+    #define FABEMU_INBOX_END (~(uint64_t)0)
+    """
+    const uint64_t INBOX_END "FABEMU_INBOX_END"    # no key
 
 cdef enum:
     INBOX_BUCKETS = 1024
@@ -92,6 +98,55 @@ cdef inline void inbox_spread(worker_t* w, int64_t count) noexcept nogil:
     swapped = w.inbox
     w.inbox = w.inbox_spare
     w.inbox_spare = swapped
+
+
+cdef inline uint64_t* inbox_join(const uint64_t* first, const uint64_t* second, int64_t count,
+                                 uint64_t* place) noexcept nogil:
+    """Merge two runs of `count` keys in all, each with INBOX_END behind it, into one; the place behind its end."""
+    cdef const uint64_t* last = place + count
+    cdef uint64_t a, b, later
+    while place != last:
+        a = first[0]
+        b = second[0]
+        # Which is smaller cannot be guessed, so nothing branches on it.
+        later = b < a
+        place[0] = a ^ ((a ^ b) & -later)
+        first += 1 - later
+        second += later
+        place += 1
+    place[0] = INBOX_END
+    return place + 1
+
+
+cdef inline void inbox_merge(worker_t* w, int32_t runs) noexcept nogil:
+    """Bring keys into order that lie in several runs, each in order and with INBOX_END behind it, where w.run_end is."""
+    cdef int32_t* ends = w.run_end
+    cdef const uint64_t* keys
+    cdef uint64_t* place
+    cdef uint64_t* swapped
+    cdef int32_t run, merged, begin, middle
+    while runs > 1:
+        merged = 0
+        run = 0
+        begin = 0
+        keys = w.inbox
+        place = w.inbox_spare
+        while run + 1 < runs:
+            middle = ends[run] + 1
+            place = inbox_join(&keys[begin], &keys[middle], ends[run] - begin + ends[run + 1] - middle, place)
+            begin = ends[run + 1] + 1
+            ends[merged] = <int32_t>(place - w.inbox_spare) - 1
+            merged += 1
+            run += 2
+        if run < runs:
+            memcpy(place, &keys[begin], (ends[run] + 1 - begin) * sizeof(uint64_t))
+            ends[merged] = <int32_t>(place - w.inbox_spare) + ends[run] - begin
+            merged += 1
+        runs = merged
+        swapped = w.inbox
+        w.inbox = w.inbox_spare
+        w.inbox_spare = swapped
+    w.inbox_count = ends[0] if runs > 0 else 0
 
 
 cdef inline void inbox_sort(worker_t* w) noexcept nogil:

@@ -6,6 +6,12 @@ Invariant nothing in it changes after engine_init, but for `route`: the table of
 from .types cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t
 from .memory cimport pointer
 
+cdef extern from *:
+    """
+    static const int32_t fabemu_no_sets[2];
+    """
+    const int32_t NO_SETS "fabemu_no_sets"[2]
+
 cdef struct nic_profile_t:
     uint8_t cc                      # CC_*
     uint8_t notify                  # NOTIFY_*
@@ -214,8 +220,9 @@ cdef inline int plan_read(plan_t* p, plan) except -1:
     p.host_group = <const int32_t*>pointer(plan.host_group)
     p.host_access_port = <const int32_t*>pointer(plan.host_access_port)
     p.route = <const int32_t*>pointer(plan.route)
-    p.nexthop_start = <const int32_t*>pointer(plan.nexthop_start)
-    p.nexthop_port = <const int32_t*>pointer(plan.nexthop_port)
+    # The first set is looked at for every packet, wanted or not.
+    p.nexthop_start = <const int32_t*>pointer(plan.nexthop_start) if len(plan.nexthop_port) else NO_SETS
+    p.nexthop_port = <const int32_t*>pointer(plan.nexthop_port) if len(plan.nexthop_port) else NO_SETS
     p.nexthop_weight = <const uint32_t*>pointer(plan.nexthop_weight)
     p.host_nic = <const int32_t*>pointer(plan.host_nic)
     p.host_domain = <const int32_t*>pointer(plan.host_domain)

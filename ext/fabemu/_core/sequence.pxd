@@ -16,8 +16,8 @@ from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, events_pop, events_push,
                      events_sift_down)
 from .balance cimport NOWHERE, balance_note
-from .ecmp cimport ecmp_choose, ecmp_row
-from .inbox cimport inbox_room, inbox_sort
+from .ecmp cimport ecmp_draw, ecmp_row
+from .inbox cimport INBOX_END, inbox_merge, inbox_room
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_collect, pfc_lower, pfc_raise, pfc_receive, pfc_want_frame
@@ -27,10 +27,6 @@ from .switch cimport switch_arrival, switch_mark, switch_transmit
 from .wake cimport hop_noted, events_count, port_expect, port_kick
 
 cdef extern from *:
-    """
-    #define FABEMU_SEQUENCE_END (~(uint64_t)0)
-    """
-    const uint64_t SEQUENCE_END "FABEMU_SEQUENCE_END"
     int ctz64 "__builtin_ctzll"(uint64_t value) noexcept nogil
 
 cdef enum:
@@ -50,9 +46,9 @@ cdef inline bint sequence_close(engine_t* e, worker_t* w) noexcept nogil:
             e.fault.code = FAULT_MEMORY
             return False
         w.heap_capacity *= 2
-    w.heap[w.heap_count] = SEQUENCE_END
-    w.heap[w.heap_count + 1] = SEQUENCE_END
-    w.heap[w.heap_count + 2] = SEQUENCE_END
+    w.heap[w.heap_count] = INBOX_END
+    w.heap[w.heap_count + 1] = INBOX_END
+    w.heap[w.heap_count + 2] = INBOX_END
     return e.fault.code == FAULT_NONE
 
 
@@ -65,8 +61,8 @@ cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
             e.fault.code = FAULT_MEMORY
             return False
         w.inbox_capacity = 2 * capacity
-    w.inbox[w.inbox_count] = SEQUENCE_END
-    w.inbox[w.inbox_count + 1] = SEQUENCE_END
+    w.inbox[w.inbox_count] = INBOX_END
+    w.inbox[w.inbox_count + 1] = INBOX_END
     return sequence_close(e, w)
 
 
@@ -84,11 +80,12 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
     cdef ps_t window_start_ps = w.window_start_ps
     cdef ps_t limit_ps = w.limit_ps
     cdef uint64_t seen[2]         # local ports, the first 64, that were approached: for arrivals, for what waits
-    cdef uint64_t bits, flow, flow_before, usual
+    cdef uint64_t bits, usual
     cdef int64_t count = 0
+    cdef int64_t first            # key of a port's arrivals
     cdef int32_t sources = 0      # ports with arrivals
     cdef int32_t index, egress_id, local, klass, port_id
-    cdef uint32_t position, tail, mask, classes
+    cdef uint32_t position, tail, mask
     cdef port_t* port
     cdef const queue_t* queue
     cdef packet_t* ring
@@ -107,17 +104,15 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
         position = port.head
         tail = port.tail
         if position != tail:
-            if unlikely(count + (tail - position) > w.inbox_capacity):
-                if not inbox_room(e, w, count + (tail - position)):
+            if unlikely(count + (tail - position) >= w.inbox_capacity):
+                if not inbox_room(e, w, count + (tail - position) + 1):
                     return
             keys = w.inbox
             ring = port.ring
             mask = port.mask
             usual = event_key(0, EVENT_ARRIVAL, 0, <uint64_t>port.local)
-            flow_before = 0
+            first = count
             local = -1
-            classes = 0
-            sources += 1
             while position != tail:
                 packet = &ring[position & mask]
                 time_ps = packet.time_ps
@@ -134,25 +129,23 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                 if unlikely(balanced):
                     local = NONE if packet.ingress == NOWHERE else <int32_t>packet.ingress
                 else:
-                    flow = packet_words(packet.hash, packet.dst)
-                    if flow != flow_before or local < 0:
-                        flow_before = flow
-                        egress_id = ecmp_choose(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
-                        local = egress_id - first_port if egress_id >= 0 else NONE
+                    egress_id = ecmp_draw(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
+                    local = egress_id - first_port if egress_id >= 0 else NONE
                 if unlikely(local < 0):
                     packet.ingress = NOWHERE
                     continue
                 packet.ingress = <uint16_t>local
-                if not (classes >> klass) & 1:
-                    classes |= <uint32_t>1 << klass
-                    prefetch(&e.queues[port_id * class_count + klass].reserved_used_bytes)
-                if local < 64 and not (seen[0] >> local) & 1:
-                    seen[0] |= <uint64_t>1 << local
-                    prefetch(&e.ports[first_port + local])
-                    prefetch(&e.ports[first_port + local].ring)
-                    queue = &e.queues[(first_port + local) * class_count + klass]
-                    prefetch(queue)
-                    prefetch(&queue.kmin_bytes)
+                prefetch(&e.queues[port_id * class_count + klass].reserved_used_bytes)
+                prefetch(&e.ports[first_port + local])
+                prefetch(&e.ports[first_port + local].ring)
+                queue = &e.queues[(first_port + local) * class_count + klass]
+                prefetch(queue)
+                prefetch(&queue.kmin_bytes)
+                seen[0] |= <uint64_t>(local < 64) << (local & 63)
+            w.run_end[sources] = <int32_t>count
+            keys[count] = INBOX_END
+            sources += count > first
+            count += count > first
         if port.kick_ps < limit_ps:
             events_push(e, w, event_key(port.kick_ps - window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
             if port.waiting_mask and port.local < 64:
@@ -162,7 +155,6 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                 prefetch(&queue.kmin_bytes)
         if unlikely(port.refresh_ps < limit_ps or port.pending_count > 0):
             pfc_collect(e, w, port, port_id)
-    w.inbox_count = count
     bits = seen[0] | seen[1]
     while bits:
         prefetch(&e.ports[e.ports[first_port + ctz64(bits)].peer].ring)
@@ -174,14 +166,13 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
         queue = &e.queues[(first_port + port.local) * class_count + ctz(port.waiting_mask)]
         prefetch(queue.first)
         prefetch(queue.first + 2)
-    if sources > 1:
-        inbox_sort(w)
+    inbox_merge(w, sources)
 
 
 cdef inline void sequence_pop(worker_t* w) noexcept nogil:
     """Take the first key off the heap."""
     events_pop(w)
-    w.heap[w.heap_count] = SEQUENCE_END
+    w.heap[w.heap_count] = INBOX_END
 
 
 cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -233,7 +224,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
         else:
             following = key
             key = heap[0]
-            if key == SEQUENCE_END:
+            if key == INBOX_END:
                 break
             if heap[1] < following:
                 following = heap[1]

@@ -406,6 +406,7 @@ cdef struct worker_t:
     uint64_t* inbox               # keys of the arrivals of this visit, sorted
     uint64_t* inbox_spare
     uint32_t* buckets
+    int32_t* run_end              # inbox: where the keys of each link end
     int64_t inbox_count
     int64_t inbox_next
     int64_t inbox_capacity

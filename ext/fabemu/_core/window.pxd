@@ -69,17 +69,20 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
     cdef ps_t time_ps
     cdef ps_t limit_ps = w.limit_ps
     cdef ps_t least_ps = FOREVER
+    cdef bint is_due
     # One by one: a wide load of times that were just stored singly would wait for them.
     for port_id in range(e.plan.node_port_start[node], end):
         time_ps = next_ps[port_id]
-        if unlikely(time_ps < limit_ps):
-            due[count] = port_id
-            count += 1
-            prefetch(&e.ports[port_id].ring)
-            time_ps = FOREVER
+        # Which ports are due cannot be guessed, so nothing branches on it.
+        is_due = time_ps < limit_ps
+        due[count] = port_id
+        count += is_due
+        time_ps |= -<ps_t>is_due & FOREVER
         least_ps = time_ps if time_ps < least_ps else least_ps
     w.due_count = count
     w.least_ps = least_ps
+    for index in range(count):
+        prefetch(&e.ports[w.due[index]].ring)
     for index in range(count):
         port = &e.ports[w.due[index]]
         # A port that only receives is not looked at where it sends.
@@ -88,10 +91,8 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
         prefetch(&port.ring[port.head & port.mask])
         prefetch(&port.ring[(port.head + 2) & port.mask])
         prefetch(&port.ring[(port.head + 4) & port.mask])
-        if port.tail - port.head > 6:
-            prefetch(&port.ring[(port.head + 6) & port.mask])
-            prefetch(&port.ring[(port.head + 8) & port.mask])
-            prefetch(&port.ring[(port.head + 10) & port.mask])
+        prefetch(&port.ring[(port.head + 6) & port.mask])
+        prefetch(&port.ring[(port.head + 8) & port.mask])
 
 
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:

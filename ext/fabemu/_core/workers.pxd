@@ -131,6 +131,7 @@ cdef inline int worker_init(engine_t* e, worker_t* w, int32_t index, int32_t por
     w.heap = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.arrivals = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))
     w.due = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))
+    w.run_end = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))
     w.due_bytes = <int64_t*>zeroed(w.arena, ports_max, sizeof(int64_t))
     w.due_classes = <uint32_t*>zeroed(w.arena, ports_max, sizeof(uint32_t))
     w.due_end = <uint32_t*>zeroed(w.arena, ports_max, sizeof(uint32_t))

@@ -14,7 +14,7 @@ from .state cimport engine_t, worker_t, host_t, outbox_t, port_t
 from .wake cimport events_count, wake_at
 from .operation cimport host_next_op_ps
 from .pfc cimport pfc_defer_over, pfc_deferred_ps, pfc_receive
-from .link cimport burst_t, burst_open
+from .link cimport burst_t, burst_open, link_first
 from .control cimport host_burst_close
 from .nic_usual cimport usual_acknowledgement, usual_data
 from .nic cimport (host_arrival, host_choose, host_next_choice_ps, host_run_operations, host_run_timers)
@@ -71,7 +71,7 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     cdef int32_t port_id = e.plan.node_port_start[node]
     cdef port_t* port = &e.ports[port_id]
     cdef host_t* host = &e.hosts[node]
-    cdef const packet_t* packet = NULL
+    cdef const packet_t* packet
     cdef ps_t limit_ps = w.limit_ps
     cdef ps_t now, arrival_ps, deferred_ps, other_ps
     cdef ps_t event_ps = 0
@@ -87,10 +87,8 @@ cdef inline void host_visit(engine_t* e, worker_t* w, int32_t node) noexcept nog
     if unlikely(e.scale_ups != NULL):
         host.op_key_ps = host_next_op_ps(e, node)
     while True:
-        arrival_ps = FOREVER
-        if port.head != port.tail:
-            packet = &port.ring[port.head & port.mask]
-            arrival_ps = packet.time_ps
+        packet = link_first(w, port)
+        arrival_ps = packet.time_ps
         deferred_ps = FOREVER
         other_ps = host.timer_key_ps if host.timer_key_ps < host.op_key_ps else host.op_key_ps
         if unlikely(port.pending_count > 0):

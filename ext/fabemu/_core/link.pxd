@@ -68,6 +68,11 @@ cdef inline bint link_grow(engine_t* e, worker_t* w, int32_t receiver_id, uint32
     return grown
 
 
+cdef inline const packet_t* link_first(const worker_t* w, const port_t* port) noexcept nogil:
+    """The packet that arrives next at a port; one that never does if none is in flight."""
+    return &port.ring[port.head & port.mask] if port.head != port.tail else &w.never
+
+
 cdef inline void link_announce(engine_t* e, worker_t* w, const port_t* port, bint alone,
                                ps_t arrival_ps) noexcept nogil:
     """Packets are in flight, the first of them arrives at `arrival_ps`: see that the receiver is awake then.

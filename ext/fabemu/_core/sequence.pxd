@@ -26,9 +26,6 @@ from .stats cimport port_touch, stats_area, stats_headroom, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
 from .wake cimport hop_noted, events_count, port_expect, port_kick
 
-cdef extern from *:
-    int ctz64 "__builtin_ctzll"(uint64_t value) noexcept nogil
-
 cdef enum:
     SEQUENCE_SPARE = 3            # places after the last key of heap and inbox
 
@@ -79,8 +76,7 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
     cdef int64_t class_count = e.plan.class_count
     cdef ps_t window_start_ps = w.window_start_ps
     cdef ps_t limit_ps = w.limit_ps
-    cdef uint64_t seen[2]         # local ports, the first 64, that were approached: for arrivals, for what waits
-    cdef uint64_t bits, usual
+    cdef uint64_t usual
     cdef int64_t count = 0
     cdef int64_t first            # key of a port's arrivals
     cdef int32_t sources = 0      # ports with arrivals
@@ -96,8 +92,6 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
         balance_note(e, w, node)
     w.heap_count = 0
     w.inbox_next = 0
-    seen[0] = 0
-    seen[1] = 0
     for index in range(w.due_count):
         port_id = w.due[index]
         port = &e.ports[port_id]
@@ -130,42 +124,32 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                     local = NONE if packet.ingress == NOWHERE else <int32_t>packet.ingress
                 else:
                     egress_id = ecmp_draw(&e.plan, routes, seed, packet.group, packet.dst, packet.hash)
-                    local = egress_id - first_port if egress_id >= 0 else NONE
+                    # Below 0 without a route.
+                    local = egress_id - (first_port & ~(egress_id >> 31))
                 if unlikely(local < 0):
                     packet.ingress = NOWHERE
                     continue
                 packet.ingress = <uint16_t>local
                 prefetch(&e.queues[port_id * class_count + klass].reserved_used_bytes)
-                prefetch(&e.ports[first_port + local])
                 prefetch(&e.ports[first_port + local].ring)
                 queue = &e.queues[(first_port + local) * class_count + klass]
                 prefetch(queue)
                 prefetch(&queue.kmin_bytes)
-                seen[0] |= <uint64_t>(local < 64) << (local & 63)
+                prefetch(&e.ports[e.ports[first_port + local].peer].ring)
             w.run_end[sources] = <int32_t>count
             keys[count] = INBOX_END
             sources += count > first
             count += count > first
         if port.kick_ps < limit_ps:
             events_push(e, w, event_key(port.kick_ps - window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
-            if port.waiting_mask and port.local < 64:
-                seen[1] |= <uint64_t>1 << port.local
+            prefetch(&e.ports[port.peer].ring)
+            if port.waiting_mask:
                 queue = &e.queues[port_id * class_count + ctz(port.waiting_mask)]
-                prefetch(queue)
                 prefetch(&queue.kmin_bytes)
+                prefetch(queue.first)
+                prefetch(queue.first + 2)
         if unlikely(port.refresh_ps < limit_ps or port.pending_count > 0):
             pfc_collect(e, w, port, port_id)
-    bits = seen[0] | seen[1]
-    while bits:
-        prefetch(&e.ports[e.ports[first_port + ctz64(bits)].peer].ring)
-        bits &= bits - 1
-    bits = seen[1]
-    while bits:
-        port = &e.ports[first_port + ctz64(bits)]
-        bits &= bits - 1
-        queue = &e.queues[(first_port + port.local) * class_count + ctz(port.waiting_mask)]
-        prefetch(queue.first)
-        prefetch(queue.first + 2)
     inbox_merge(w, sources)
 
 
@@ -192,6 +176,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
     cdef int64_t hops = 0
     cdef int64_t events = 0
     cdef ps_t last_ps = 0         # of the last of them
+    cdef ps_t last_hop_ps = 0
     cdef ps_t result_ps = -1
     cdef ps_t now, when_ps, next_ps, wire_ps
     cdef ps_t before_ps = w.instant_ps
@@ -294,17 +279,16 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                                    >> 16 > 0))):
                 # Straight through: its choice comes at this very instant.
                 passes = True
-                if queue.bytes_max < size:
-                    queue.bytes_max = size
+                queue.bytes_max = size if size > queue.bytes_max else queue.bytes_max
                 # Where nothing is paused that counts as one event.
                 events += not lossless or mmu.xoff_count > 0
             else:
-                if rest <= 0:
-                    pg.reserved_used_bytes += size
-                elif rest <= free_bytes and pg.shared_used_bytes < (free_bytes * pg.alpha_q16) >> 16 and (
-                        lossless or queue.bytes < (free_bytes * e.plan.pq_egress_alpha_q16[
-                            port_id * class_count + klass]) >> 16):
-                    pg.reserved_used_bytes = pg.reserved_bytes
+                if (rest <= 0) | ((rest <= free_bytes) & (
+                        pg.shared_used_bytes < (free_bytes * pg.alpha_q16) >> 16) & (lossless or queue.bytes < (
+                            free_bytes * e.plan.pq_egress_alpha_q16[port_id * class_count + klass]) >> 16)):
+                    # Reserved first, the rest to the pool.
+                    rest = rest if rest > 0 else 0
+                    pg.reserved_used_bytes += size - rest
                     pg.shared_used_bytes += rest
                     mmu.shared_used_bytes += rest
                 elif lossless and rest <= pg.headroom_bytes - pg.headroom_used_bytes:
@@ -323,8 +307,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     continue
                 stats_area(queue, now)
                 queue.bytes += size
-                if queue.bytes > queue.bytes_max:
-                    queue.bytes_max = queue.bytes
+                queue.bytes_max = queue.bytes if queue.bytes > queue.bytes_max else queue.bytes_max
                 place = queue_append(w, queue)
                 if unlikely(place == NULL):
                     e.fault.code = FAULT_MEMORY
@@ -412,12 +395,9 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                         prefetch(queue.first + 2)
                     # Headroom, then shared, then reserved.
                     rest = size
-                    part = pg.headroom_used_bytes
-                    if part > 0:
-                        if part > rest:
-                            part = rest
-                        pg.headroom_used_bytes -= part
-                        rest -= part
+                    part = pg.headroom_used_bytes if pg.headroom_used_bytes < rest else rest
+                    pg.headroom_used_bytes -= part
+                    rest -= part
                     part = pg.shared_used_bytes if pg.shared_used_bytes < rest else rest
                     pg.shared_used_bytes -= part
                     mmu.shared_used_bytes -= part
@@ -489,7 +469,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             port.hops += 1
             port.sent_bytes += size
             hops += 1
-            hop_noted(w, now)
+            last_hop_ps = now
             stats_sent(queue, size)
             port_touch(e, w, port_id)
         if unlikely(w.choice_count > 0):
@@ -506,6 +486,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
     w.inbox_next = arrival - w.inbox
     w.link_sent += hops
     w.packet_hops += hops
+    hop_noted(w, last_hop_ps)
     if events > 0:
         events_count(w, events, last_ps)
     return result_ps

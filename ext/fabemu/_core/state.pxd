@@ -436,6 +436,7 @@ cdef struct worker_t:
     uint64_t seed                 # of the plan
     ps_t window_start_ps
     ps_t limit_ps                 # events before it run in this visit
+    packet_t never                # arrives at FOREVER
     int64_t packet_hops
     int64_t events
     int64_t pfc_sent

@@ -26,14 +26,12 @@ cdef enum:
 cdef inline void events_count(worker_t* w, int64_t count, ps_t now) noexcept nogil:
     """Events with an effect have run at `now`."""
     w.events += count
-    if now > w.last_event_ps:
-        w.last_event_ps = now
+    w.last_event_ps = now if now > w.last_event_ps else w.last_event_ps
 
 
 cdef inline void hop_noted(worker_t* w, ps_t now) noexcept nogil:
     """A packet starts at `now`; devices of a window are visited one after the other, so times may go back."""
-    if now > w.last_hop_ps:
-        w.last_hop_ps = now
+    w.last_hop_ps = now if now > w.last_hop_ps else w.last_hop_ps
 
 
 cdef inline worker_t* worker_of(engine_t* e, int32_t node) noexcept nogil:
@@ -57,9 +55,9 @@ cdef inline int64_t window_of(const engine_t* e, ps_t time_ps) noexcept nogil:
 cdef inline void wake_flag(worker_t* w, int32_t node, int64_t window_index) noexcept nogil:
     cdef int64_t slot = window_index & (WHEEL_SLOTS - 1)
     cdef uint64_t* word = &w.wheel[slot * w.wheel_words + (node >> 6)]
-    if word[0] == 0:
-        w.wheel_top[slot * w.wheel_tops + (node >> 12)] |= <uint64_t>1 << ((node >> 6) & 63)
-        w.wheel_slots |= <uint64_t>1 << slot
+    # Whether it is the first in its word cannot be guessed.
+    w.wheel_top[slot * w.wheel_tops + (node >> 12)] |= <uint64_t>1 << ((node >> 6) & 63)
+    w.wheel_slots |= <uint64_t>1 << slot
     word[0] |= <uint64_t>1 << (node & 63)
 
 

@@ -21,6 +21,7 @@ from .deadlock cimport deadlock_checks_before
 from .express cimport express_try
 from .host cimport host_applies, host_approach, host_sight, host_visit
 from .inbox cimport inbox_fetch, inbox_sort
+from .link cimport link_first
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
 from .pfc cimport pfc_collect, pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
@@ -44,6 +45,7 @@ cdef enum:
     FAULTED = 3
     DEADLOCKED = 4
     ROUNDS_MAX = 1000000
+    DUE_FEW = 3                   # ports of a visit
 
 
 cdef extern from *:
@@ -81,18 +83,23 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
         least_ps = time_ps if time_ps < least_ps else least_ps
     w.due_count = count
     w.least_ps = least_ps
-    for index in range(count):
-        prefetch(&e.ports[w.due[index]].ring)
-    for index in range(count):
-        port = &e.ports[w.due[index]]
-        # A port that only receives is not looked at where it sends.
-        prefetch(<const char*>port + CACHE_LINE * (port.kick_ps >= limit_ps))
-        # Several packets of each link are due, two to a cache line.
-        prefetch(&port.ring[port.head & port.mask])
-        prefetch(&port.ring[(port.head + 2) & port.mask])
-        prefetch(&port.ring[(port.head + 4) & port.mask])
-        prefetch(&port.ring[(port.head + 6) & port.mask])
-        prefetch(&port.ring[(port.head + 8) & port.mask])
+    # Of few ports there are always as many looked at, so that nothing branches on their number; any port will do.
+    for index in range(DUE_FEW):
+        visit_approach(e, &e.ports[due[index]], limit_ps)
+    for index in range(DUE_FEW, count):
+        visit_approach(e, &e.ports[due[index]], limit_ps)
+
+
+cdef inline void visit_approach(const engine_t* e, const port_t* port, ps_t limit_ps) noexcept nogil:
+    """Have fetched what a visit reads of a port that is due."""
+    # A port that only receives is not looked at where it sends.
+    prefetch(<const char*>port + CACHE_LINE * (port.kick_ps >= limit_ps))
+    # Several packets of each link are due, two to a cache line.
+    prefetch(&port.ring[port.head & port.mask])
+    prefetch(&port.ring[(port.head + 2) & port.mask])
+    prefetch(&port.ring[(port.head + 4) & port.mask])
+    prefetch(&port.ring[(port.head + 6) & port.mask])
+    prefetch(&port.ring[(port.head + 8) & port.mask])
 
 
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
@@ -129,22 +136,20 @@ cdef inline void visit_leave(engine_t* e, worker_t* w, int32_t node) noexcept no
     cdef int32_t index
     cdef port_t* port
     cdef ps_t next_ps, time_ps
+    cdef ps_t least_ps = w.least_ps
     for index in range(w.due_count):
         port = &e.ports[w.due[index]]
         next_ps = port.kick_ps if port.kick_ps < port.refresh_ps else port.refresh_ps
-        if port.head != port.tail:
-            time_ps = port.ring[port.head & port.mask].time_ps
-            if time_ps < next_ps:
-                next_ps = time_ps
+        time_ps = link_first(w, port).time_ps
+        next_ps = time_ps if time_ps < next_ps else next_ps
         if unlikely(port.pending_count > 0):
             time_ps = pfc_deferred_ps(e, w.due[index])
             if time_ps < next_ps:
                 next_ps = time_ps
         e.port_next_ps[w.due[index]] = next_ps
-        if next_ps < w.least_ps:
-            w.least_ps = next_ps
-    if w.least_ps < FOREVER:
-        wake_at(e, w, node, w.least_ps)
+        least_ps = next_ps if next_ps < least_ps else least_ps
+    if least_ps < FOREVER:
+        wake_at(e, w, node, least_ps)
 
 
 cdef inline void visit_pfc(engine_t* e, worker_t* w, int32_t port_id, uint64_t variant, ps_t now) noexcept nogil:
@@ -480,8 +485,11 @@ cdef inline void close_intervals_before(engine_t* e, worker_t* w, ps_t time_ps) 
 
 
 cdef inline void visit_ahead(const engine_t* e, int32_t first, uint64_t bits) noexcept nogil:
-    """Have the state of the hosts fetched whose turn comes next: those of the lowest two bits, counted from `first`."""
-    cdef int32_t node = first + ctz64(bits)
+    """Have the state of the hosts fetched whose turn comes next: those of the lowest two bits, counted from `first`.
+
+    Where there are none it is some other's.
+    """
+    cdef int32_t node = first + ctz64(bits | <uint64_t>1 << 63)
     if node >= e.plan.host_count or e.plan.node_port_start[node] == e.plan.node_port_start[node + 1]:
         return
     host_approach(e, node)
@@ -510,7 +518,7 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
             while bits:
                 node = <int32_t>(64 * word + ctz64(bits))
                 bits &= bits - 1
-                if bits and node < e.plan.host_count:
+                if node < e.plan.host_count:
                     visit_ahead(e, <int32_t>(64 * word), bits)
                 visit_device(e, w, node)
                 if unlikely(e.fault.code != FAULT_NONE):

@@ -121,6 +121,7 @@ cdef inline int worker_init(engine_t* e, worker_t* w, int32_t index, int32_t por
     w.wheel = <uint64_t*>zeroed(w.arena, WHEEL_SLOTS * w.wheel_words, sizeof(uint64_t))
     w.wheel_top = <uint64_t*>zeroed(w.arena, WHEEL_SLOTS * w.wheel_tops, sizeof(uint64_t))
     w.seed = e.plan.seed
+    w.never.time_ps = FOREVER
     w.inbox_capacity = 256
     w.inbox = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.inbox_spare = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))

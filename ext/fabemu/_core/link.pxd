@@ -70,7 +70,10 @@ cdef inline bint link_grow(engine_t* e, worker_t* w, int32_t receiver_id, uint32
 
 cdef inline const packet_t* link_first(const worker_t* w, const port_t* port) noexcept nogil:
     """The packet that arrives next at a port; one that never does if none is in flight."""
-    return &port.ring[port.head & port.mask] if port.head != port.tail else &w.never
+    cdef size_t never = <size_t>&w.never
+    cdef size_t first = <size_t>&port.ring[port.head & port.mask]
+    # Whether there is one cannot be guessed, so nothing branches on it.
+    return <const packet_t*>(never ^ ((first ^ never) & -<size_t>(port.head != port.tail)))
 
 
 cdef inline void link_announce(engine_t* e, worker_t* w, const port_t* port, bint alone,

@@ -15,6 +15,7 @@ from .action cimport actions_init
 from .crew cimport crew_end, crew_new, crew_t
 from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
+from .drain cimport pauses_leave, ports_leave
 from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
 from .footprint cimport footprint_accounts, footprint_fabric, footprint_operations, shape_t
@@ -63,10 +64,10 @@ ROUTE_NONE = -1
 SCHEDULER_CREATION = 2
 
 _FLOW = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("op", "i4")])
-_PORT = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("start_ps", "i8"), ("tx_bytes", "i8"),
-                  ("tx_frames", "i8"), ("area", "f8"), ("queue_max_bytes", "i8"), ("paused_ps", "i8"),
-                  ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"),
-                  ("headroom_max_bytes", "i8"), ("class", "i8")])
+_PORT = np.dtype([("end_ps", "i8"), ("port", "i4"), ("class", "u1"), ("pad", "u1", 3), ("start_ps", "i8"),
+                  ("tx_bytes", "i8"), ("wire_bytes", "i8"), ("tx_frames", "i8"), ("queue_byte_ps", "f8"),
+                  ("queue_max_bytes", "i8"), ("paused_ps", "i8"), ("xoff_sent", "u4"), ("xoff_received", "u4"),
+                  ("marks", "u4"), ("drops", "u4"), ("headroom_max_bytes", "u4"), ("pad_1", "u4")])
 _PAUSE = np.dtype([("emit_ps", "i8"), ("node", "i4"), ("port", "i4"), ("xoff_ps", "i8"), ("sent_ps", "i8"),
                    ("start_ps", "i8"), ("xon_ps", "i8"), ("end_ps", "i8"), ("ingress_bytes", "i8"),
                    ("headroom_bytes", "i8"), ("threshold_bytes", "i8"), ("egress_port", "i4"), ("parent_port", "i4"),
@@ -536,36 +537,42 @@ cdef class Engine:
         if buffer.count > 0:
             memcpy(<void*>address, buffer.data, buffer.count * buffer.size)
         buffer.count = 0
+        if len(rows) < 2:
+            return rows
         # Choices of one instant may run in any order where they cannot touch each other: the port makes rows unique.
         if dtype is _PACKET:
             return rows[np.lexsort((rows["port"], rows["node"], rows["time_ps"]))]
-        if dtype is _PAUSE:
-            keys = ("start_ps", "xoff_ps", "class", "port", "node", "emit_ps")
-            return rows[np.lexsort([rows[key] for key in keys])]
         if dtype is _EVENT:
             # Control actions in their order, then cycles of waits in theirs, then what the devices found.
             rank = np.where(rows["kind"] < 16, 0, np.where(rows["kind"] == EVENT_DEADLOCK, 1, 2))
             return rows[np.lexsort((np.where(rank == 2, rows["node"], 0), rank, rows["time_ps"]))]
         return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
 
+    cdef _take_ports(self):
+        """Rows of ports, by interval and port, and of one port by class."""
+        cdef record_buffer_t* buffer = &self.e.worker.ports
+        rows = np.empty(buffer.count, dtype=_PORT)
+        cdef size_t address = rows.ctypes.data
+        if buffer.count > 0 and not ports_leave(buffer, <port_row_t*>address):
+            raise MemoryError("no memory for rows of ports")
+        return rows
+
     cdef _take_pauses(self):
         """Pause rows whose end has passed; the others stay. At the end of the run what is left ends with it."""
         cdef record_buffer_t* buffer = &self.e.worker.pauses
-        cdef size_t address
-        rows = self._take(buffer, _PAUSE)
-        end_ps = self.now_ps
-        if self.finished:
-            late = rows["end_ps"] > end_ps
-            rows["end_ps"][late] = np.maximum(end_ps, rows["start_ps"][late])
-            rows["end"][late] = PAUSE_END_RUN
-            return rows
-        late = rows["emit_ps"] >= end_ps
-        waiting = np.ascontiguousarray(rows[late])
-        buffer.count = len(waiting)
-        address = waiting.ctypes.data
-        if buffer.count > 0:
-            memcpy(buffer.data, <void*>address, buffer.count * buffer.size)
-        return rows[~late]
+        cdef int64_t final = 0
+        cdef ps_t end_ps = self.now_ps
+        rows = np.empty(buffer.count, dtype=_PAUSE)
+        cdef size_t address = rows.ctypes.data
+        if buffer.count > 0 and not pauses_leave(buffer, <pause_row_t*>address, end_ps, &final):
+            raise MemoryError("no memory for rows of pauses")
+        if not self.finished:
+            return rows[:final]
+        buffer.count = 0
+        late = rows["end_ps"] > end_ps
+        rows["end_ps"][late] = np.maximum(end_ps, rows["start_ps"][late])
+        rows["end"][late] = PAUSE_END_RUN
+        return rows
 
     def drain(self):
         """Records since the last drain, by table, in their final order.
@@ -577,22 +584,9 @@ cdef class Engine:
         """
         cdef worker_t* w = self.e.worker
         self._refuse_a_second_thread()
-        flows = self._take(&w.flows, _FLOW)
-        ports = self._take(&w.ports, _PORT)
-        table = np.empty(len(ports), dtype=[
-            ("start_ps", "i8"), ("end_ps", "i8"), ("port", "i4"), ("class", "u1"), ("tx_bytes", "i8"),
-            ("wire_bytes", "i8"), ("tx_frames", "i8"), ("queue_byte_ps", "f8"), ("queue_max_bytes", "i8"),
-            ("paused_ps", "i8"), ("xoff_sent", "i8"), ("xoff_received", "i8"), ("marks", "i8"), ("drops", "i8"),
-            ("headroom_max_bytes", "i8")])
-        for name in table.dtype.names:
-            if name in ports.dtype.names:
-                table[name] = ports[name]
-        table["end_ps"] = ports["emit_ps"]
-        table["wire_bytes"] = ports["tx_bytes"] + ports["tx_frames"] * self.e.plan.wire_overhead_bytes
-        table["queue_byte_ps"] = ports["area"]
         return {
-            "flows": flows,
-            "ports": table,
+            "flows": self._take(&w.flows, _FLOW),
+            "ports": self._take_ports(),
             "pauses": self._take_pauses(),
             "drops": self._take(&w.drop_rows, _DROP),
             "packets": self._take(&w.packets, _PACKET),
@@ -857,6 +851,27 @@ def footprint(**counts):
     if counts:
         raise TypeError(f"no counts of a plan: {', '.join(counts)}")
     return {"fabric": fabric, "operations": footprint_operations(&s), "accounts": footprint_accounts(&s)}
+
+
+def rows_in_order(rows, ps_t end_ps):
+    """Rows of ports or pauses, as the engine has them, in the order in which a drain at `end_ps` gives them.
+
+    Returns
+    -------
+    tuple
+        Rows that are final, and those that are not; rows of ports always are.
+    """
+    cdef record_buffer_t buffer
+    cdef int64_t final = len(rows)
+    given, made = np.array(rows), np.empty_like(rows)
+    cdef size_t source = given.ctypes.data, target = made.ctypes.data
+    buffer.data, buffer.count, buffer.size = <char*>source, final, given.itemsize
+    if given.dtype != _PORT and given.dtype != _PAUSE:
+        raise ValueError("rows of ports or pauses, as the engine has them")
+    if not (ports_leave(&buffer, <port_row_t*>target) if given.dtype == _PORT
+            else pauses_leave(&buffer, <pause_row_t*>target, end_ps, &final)):
+        raise MemoryError("no memory for rows")
+    return made[:final], given[:buffer.count]
 
 
 def struct_bytes():

@@ -1,9 +1,8 @@
 """Records that leave the core: fixed-size rows in growing buffers.
 
-Owns      the row structs (their numpy dtypes are in engine.pyx) and record_append.
+Owns      the row structs (their numpy dtypes are in engine.pyx), record_room and record_append.
 Invariant within a buffer the rows of one device are in the order of its events; a drain sorts by (emit_ps, node),
-          stably,
-          so tables do not depend on windows or on how often they are drained.
+          stably (drain.pxd), so tables do not depend on windows or on how often they are drained.
 """
 from libc.stdlib cimport realloc
 from libc.string cimport memset
@@ -17,21 +16,25 @@ cdef struct flow_row_t:
     int32_t op
 
 cdef struct port_row_t:
-    ps_t emit_ps
-    int32_t node
+    ps_t emit_ps                  # end of the interval
     int32_t port
+    uint8_t klass
+    uint8_t pad_0
+    uint8_t pad_1
+    uint8_t pad_2
     ps_t start_ps
     int64_t tx_bytes
+    int64_t wire_bytes            # with gaps between frames
     int64_t tx_frames
     double area_byte_ps
     int64_t bytes_max
     ps_t paused_ps
-    int64_t xoff_sent
-    int64_t xoff_received
-    int64_t marks
-    int64_t drops
-    int64_t headroom_max_bytes
-    int64_t klass
+    uint32_t xoff_sent
+    uint32_t xoff_received
+    uint32_t marks
+    uint32_t drops
+    uint32_t headroom_max_bytes
+    uint32_t pad_3
 
 cdef struct pause_row_t:
     ps_t emit_ps
@@ -94,8 +97,8 @@ cdef struct event_row_t:
     uint8_t pad_2
 
 
-cdef inline void* record_append(engine_t* e, record_buffer_t* buffer) noexcept nogil:
-    """Room for one more row; NULL (and a fault) when there is no memory."""
+cdef inline void* record_room(engine_t* e, record_buffer_t* buffer) noexcept nogil:
+    """Room for one more row, of which every byte is to be set; NULL (and a fault) when there is no memory."""
     cdef int64_t capacity
     cdef char* grown
     if unlikely(buffer.count == buffer.capacity):
@@ -106,10 +109,16 @@ cdef inline void* record_append(engine_t* e, record_buffer_t* buffer) noexcept n
             return NULL
         buffer.data = grown
         buffer.capacity = capacity
-    # Rows have padding, and what leaves must be the same bytes every time.
-    memset(buffer.data + buffer.count * buffer.size, 0, <size_t>buffer.size)
     buffer.count += 1
     return buffer.data + (buffer.count - 1) * buffer.size
+
+
+cdef inline void* record_append(engine_t* e, record_buffer_t* buffer) noexcept nogil:
+    """The same for a row that has nothing but zeros: it has padding, and what leaves are the same bytes every time."""
+    cdef void* row = record_room(e, buffer)
+    if row != NULL:
+        memset(row, 0, <size_t>buffer.size)
+    return row
 
 
 cdef inline void event_record(engine_t* e, worker_t* w, ps_t now, int32_t kind, int32_t node, int32_t port,

@@ -6,9 +6,8 @@ Invariant a window is no longer than the least time from the start of a transmis
 Order     docs/MODEL.md 5.
 """
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, ctz64, prefetch,
-                     CHECK, EVENT_ARRIVAL,
-                     EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER,
-                     KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
+                     prefetch_write, CHECK, EVENT_ARRIVAL, EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE,
+                     FAULT_TIME, FOREVER, KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .memory cimport CACHE_LINE
 from .packet cimport packet_t, packet_is_of_link
 from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t
@@ -30,7 +29,7 @@ from .sequence cimport sequence_applies, sequence_collect, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
-from .trace cimport port_row_t, record_append
+from .trace cimport port_row_t, record_room
 from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag, window_of
 from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss, crew_seconds
 from .mail cimport mail_clear, mail_read, mail_write
@@ -46,6 +45,7 @@ cdef enum:
     DEADLOCKED = 4
     ROUNDS_MAX = 1000000
     DUE_FEW = 3                   # ports of a visit
+    AHEAD = 2                     # ports whose statistics are fetched while those of another are written
 
 
 cdef extern from *:
@@ -404,6 +404,17 @@ cdef inline void visit_choice(engine_t* e, worker_t* w, int32_t node, int32_t po
         events_count(w, 1, now)
 
 
+cdef inline void close_ahead(engine_t* e, int32_t port_id) noexcept nogil:
+    """Have what `close_port` looks at fetched."""
+    cdef int32_t klass
+    cdef queue_t* queue
+    for klass in range(e.plan.class_count):
+        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+        prefetch_write(queue)
+        prefetch_write(&queue.pause_since_ps)
+        prefetch_write(&queue.area_byte_ps)
+
+
 cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_ps) noexcept nogil:
     """Write the rows of one port for the open interval; whether it has something to say of the next one already."""
     cdef int32_t klass
@@ -416,14 +427,16 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
         stats_paused(queue, end_ps)
         if (queue.tx_frames | queue.bytes_max | queue.paused_ps) != 0 or queue.area_byte_ps != 0 or (
                 queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops | queue.headroom_max_bytes) != 0:
-            row = <port_row_t*>record_append(e, &w.ports)
+            row = <port_row_t*>record_room(e, &w.ports)
             if row == NULL:
                 return True
             row.emit_ps = end_ps
-            row.node = port_id
             row.port = port_id
+            row.klass = <uint8_t>klass
+            row.pad_0 = row.pad_1 = row.pad_2 = row.pad_3 = 0
             row.start_ps = e.sample_start_ps
             row.tx_bytes = queue.tx_bytes
+            row.wire_bytes = queue.tx_bytes + queue.tx_frames * e.plan.wire_overhead_bytes
             row.tx_frames = queue.tx_frames
             row.area_byte_ps = queue.area_byte_ps
             row.bytes_max = queue.bytes_max
@@ -433,7 +446,6 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
             row.marks = queue.marks
             row.drops = queue.drops
             row.headroom_max_bytes = queue.headroom_max_bytes
-            row.klass = klass
         queue.tx_bytes = 0
         queue.tx_frames = 0
         queue.area_byte_ps = 0
@@ -465,6 +477,8 @@ cdef inline bint close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept 
         kept = 0
         for position in range(of.touched_count):
             port_id = of.touched[position]
+            if position + AHEAD < of.touched_count:
+                close_ahead(e, of.touched[position + AHEAD])
             if close_port(e, w, port_id, end_ps):
                 of.touched[kept] = port_id
                 kept += 1

@@ -87,6 +87,7 @@ class Recorder:
         self._op_measured = op_measured
         self._measure = measure
         self._op_ideal_ps = op_ideal_ps
+        self._port_rate_bps = plan.port_rate_bps.astype(np.float64)
         self._peer_node = plan.port_node[plan.port_peer] if plan.port_count else plan.port_node
         self._ended: list[np.ndarray] = []
         self._ended_count = 0
@@ -227,11 +228,12 @@ class Recorder:
         return values[qp].astype(np.int64) if len(values) else np.zeros(len(qp), np.int64)
 
     def _ports(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        port = rows["port"]
+        port = rows["port"].astype(np.intp)
         length_ps = (rows["end_ps"] - rows["start_ps"]).astype(np.float64)
-        # Wire time in ps = bytes x 8e12 / rate; an interval of no length carries nothing.
-        busy_ps = rows["wire_bytes"] * 8e12 / self._plan.port_rate_bps[port]
-        zero = np.zeros(len(rows))
+        # An interval of no length carries nothing.
+        length_ps[length_ps <= 0] = np.inf
+        # Wire time in ps = bytes x 8e12 / rate.
+        busy_ps = rows["wire_bytes"] * 8e12 / self._port_rate_bps[port]
         return {
             "start_ps": rows["start_ps"],
             "end_ps": rows["end_ps"],
@@ -241,8 +243,8 @@ class Recorder:
             "class": rows["class"],
             "bytes": rows["tx_bytes"],
             "frames": rows["tx_frames"],
-            "utilisation": np.divide(busy_ps, length_ps, out=zero.copy(), where=length_ps > 0),
-            "queue_mean_bytes": np.divide(rows["queue_byte_ps"], length_ps, out=zero.copy(), where=length_ps > 0),
+            "utilisation": busy_ps / length_ps,
+            "queue_mean_bytes": rows["queue_byte_ps"] / length_ps,
             "queue_max_bytes": rows["queue_max_bytes"],
             "paused_ps": rows["paused_ps"],
             "xoff_sent": rows["xoff_sent"],

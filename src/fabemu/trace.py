@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from fabemu.batch import Batch
 from fabemu.columns import number_array, number_values, text_array
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError, MachineError
@@ -535,6 +536,16 @@ def table_path(directory: Path, table: str) -> Path:
     return directory / f"{table}.arrow"
 
 
+def _held_type(column: Column) -> np.dtype:
+    """NumPy type of the numbers that a column holds; null is NaN, or `NONE`."""
+    kind = arrow_type(column)
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.index_type
+    if pa.types.is_boolean(kind) and column.nullable:
+        kind = pa.int8()
+    return np.dtype(kind.to_pandas_dtype())
+
+
 class TableWriter:
     """Writes one table as rows come, holding at most one batch of them.
 
@@ -561,34 +572,36 @@ class TableWriter:
         """Create the file and write its head."""
         self.path = table_path(directory, table)
         self.rows = 0
-        self._format = TABLES[table]
         self._schema = table_schema(table, provenance)
-        self._dictionaries = dictionaries
-        self._pending: list[Mapping[str, np.ndarray]] = []
-        self._pending_rows = 0
+        self._columns = [
+            (column.name, field.type, dictionaries.get(column.kind) if is_dictionary(column) else None)
+            for column, field in zip(TABLES[table].columns, self._schema, strict=True)
+        ]
+        types = {column.name: (_held_type(column), column.nullable) for column in TABLES[table].columns}
+        self._batch = Batch(types, TABLES[table].batch_rows, NONE)
         try:
             self._file = pa.OSFile(str(self.path), "wb")
             options = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
             self._writer = ipc.new_file(self._file, self._schema, options=options)
             # Dictionaries go out with the first batch: an empty one makes the file readable from its start.
-            self._write_batch({column.name: np.empty(0, np.int64) for column in self._format.columns})
+            self._write({name: np.empty(0, np.int64) for name in types})
         except OSError as error:
             raise self._failure(error) from error
 
     def append(self, columns: Mapping[str, np.ndarray]) -> None:
         """Add rows: one array per column, of one length; ids as numbers."""
-        rows = len(columns[self._format.columns[0].name])
-        if rows == 0:
-            return
-        self._pending.append(columns)
-        self._pending_rows += rows
-        if self._pending_rows >= self._format.batch_rows:
-            self._flush(everything=False)
+        rows = len(columns[self._columns[0][0]])
+        done = 0
+        while done < rows:
+            done += self._batch.fill(columns, done, rows - done)
+            if self._batch.is_full:
+                self._write_batch()
 
     def close(self) -> None:
         """Write what is pending and the footer."""
         try:
-            self._flush(everything=True)
+            if self._batch.rows:
+                self._write_batch()
             self._writer.close()
             self._file.close()
         except OSError as error:
@@ -599,36 +612,21 @@ class TableWriter:
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def _flush(self, *, everything: bool) -> None:
-        if not self._pending:
-            return
-        names = [column.name for column in self._format.columns]
-        columns = {name: np.concatenate([part[name] for part in self._pending]) for name in names}
-        step = self._format.batch_rows
-        done = 0
-        while self._pending_rows - done >= step or (everything and done < self._pending_rows):
-            self._write_batch({name: values[done : done + step] for name, values in columns.items()})
-            done = min(done + step, self._pending_rows)
-        self._pending_rows -= done
-        self._pending = [{name: values[done:] for name, values in columns.items()}] if self._pending_rows else []
-
-    def _write_batch(self, columns: Mapping[str, np.ndarray]) -> None:
-        arrays = [self._array(column, columns[column.name]) for column in self._format.columns]
+    def _write_batch(self) -> None:
         try:
-            self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+            self._write(self._batch.columns)
         except OSError as error:
             raise self._failure(error) from error
-        self.rows += len(arrays[0])
+        self.rows += self._batch.rows
+        self._batch.clear()
 
-    def _array(self, column: Column, values: np.ndarray) -> pa.Array:
-        mask = None
-        if column.nullable:
-            mask = np.isnan(values) if values.dtype.kind == "f" else values == NONE
-        kind = arrow_type(column)
-        if isinstance(kind, pa.DictionaryType):
-            indices = number_array(values, kind.index_type, mask)
-            return pa.DictionaryArray.from_arrays(indices, self._dictionaries[column.kind])
-        return number_array(values, kind, mask)
+    def _write(self, columns: Mapping[str, np.ndarray]) -> None:
+        arrays = []
+        for name, kind, names in self._columns:
+            null = self._batch.missing(name) if self._batch.rows else None
+            plain = number_array(columns[name], kind if names is None else kind.index_type, null)
+            arrays.append(plain if names is None else pa.DictionaryArray.from_arrays(plain, names))
+        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
 
     def _failure(self, error: OSError) -> MachineError:
         # The text of Arrow's errors is about its own calls; the number says what the system meant.

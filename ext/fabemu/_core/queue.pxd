@@ -9,13 +9,14 @@ A block lies on a multiple of its size, which tells where it ends. In place of i
 that follows: next to the packet that was written, or read, just before. A spare one points on from its first cache
 line, which is the one that will be written first.
 """
-from .types cimport int32_t, int64_t, unlikely
+from .types cimport int32_t, int64_t, prefetch, unlikely
 from .memory cimport arena_carve
 from .packet cimport packet_t
 from .state cimport queue_t, worker_t
 
 cdef enum:
     BLOCK_BYTES = 256             # seven packets, and room for one more
+    BLOCK_PLACES = 8
     SLAB_FIRST = 8                # blocks that are made at once
     SLAB_MOST = 256
 
@@ -95,6 +96,23 @@ cdef inline void queue_remove(worker_t* w, queue_t* queue) noexcept nogil:
         place = block_next(place)[0]
         block_give(w, queue.first)
     queue.first = place
+
+
+cdef inline void queue_foresee(const queue_t* queue) noexcept nogil:
+    """Have those frames fetched that leave some time after the first, which is there, for they may have waited long.
+
+    From the fourth place of a block on it is known, having been fetched, where the block that follows is.
+    """
+    cdef const packet_t* first = queue.first
+    cdef size_t ahead = <size_t>(first + 4)
+    cdef const void* following = &ahead
+    # Nothing branches on the place; the pointer may be one that a block before has left, which does no harm.
+    cdef size_t is_late = -<size_t>((<size_t>first & (BLOCK_BYTES - 1)) >= 3 * sizeof(packet_t))
+    cdef size_t last = <size_t>(block_of(first) + BLOCK_PLACES - 1)
+    following = <const void*>(<size_t>following ^ ((<size_t>following ^ last) & is_late))
+    prefetch(first + 2)
+    prefetch((<const void* const*>following)[0])
+    prefetch(<const char*>(<const void* const*>following)[0] + 64)
 
 
 cdef inline const packet_t* queue_after(const queue_t* queue, const packet_t* packet) noexcept nogil:

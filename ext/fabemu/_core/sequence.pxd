@@ -21,7 +21,7 @@ from .inbox cimport INBOX_END, inbox_merge, inbox_room
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
 from .mmu cimport mmu_wants_xoff, mmu_wants_xon
 from .pfc cimport pfc_collect, pfc_lower, pfc_raise, pfc_receive, pfc_want_frame
-from .queue cimport queue_append, queue_remove
+from .queue cimport queue_append, queue_foresee, queue_remove
 from .stats cimport port_touch, stats_area, stats_headroom, stats_sent
 from .switch cimport switch_arrival, switch_mark, switch_transmit
 from .wake cimport hop_noted, events_count, port_expect, port_kick
@@ -392,7 +392,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     else:
                         # The PG of the frame that follows, and the frames after that.
                         prefetch(&queues[(first_port + queue.first.ingress) * class_count + klass].reserved_used_bytes)
-                        prefetch(queue.first + 2)
+                        queue_foresee(queue)
                     # Headroom, then shared, then reserved.
                     rest = size
                     part = pg.headroom_used_bytes if pg.headroom_used_bytes < rest else rest

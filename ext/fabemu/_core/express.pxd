@@ -23,7 +23,7 @@ from .ecn cimport ecn_draws
 from .inbox cimport inbox_add, inbox_sort
 from .link cimport burst_t, burst_close, burst_open, burst_send
 from .mmu cimport mmu_charge, mmu_release
-from .queue cimport queue_append, queue_remove
+from .queue cimport queue_append, queue_foresee, queue_remove
 from .stats cimport port_touch, stats_area
 from .ties cimport sort_ports
 from .wake cimport events_count, port_expect
@@ -431,6 +431,8 @@ cdef inline void express_run(engine_t* e, worker_t* w, switch_t* mmu, int32_t fi
             shape = packet_place(packet)
             queue_remove(w, queue)
             first = queue.first
+            if first != NULL:
+                queue_foresee(queue)
             express_release(e, mmu, first_port, local, klass, shape)
             time_ps = -1
         else:

@@ -130,11 +130,6 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                     packet.ingress = NOWHERE
                     continue
                 packet.ingress = <uint16_t>local
-                prefetch(&e.queues[port_id * class_count + klass].reserved_used_bytes)
-                prefetch(&e.ports[first_port + local].ring)
-                queue = &e.queues[(first_port + local) * class_count + klass]
-                prefetch(queue)
-                prefetch(&queue.kmin_bytes)
                 prefetch(&e.ports[e.ports[first_port + local].peer].ring)
             w.run_end[sources] = <int32_t>count
             keys[count] = INBOX_END

@@ -97,9 +97,6 @@ cdef inline void visit_approach(const engine_t* e, const port_t* port, ps_t limi
     # Several packets of each link are due, two to a cache line.
     prefetch(&port.ring[port.head & port.mask])
     prefetch(&port.ring[(port.head + 2) & port.mask])
-    prefetch(&port.ring[(port.head + 4) & port.mask])
-    prefetch(&port.ring[(port.head + 6) & port.mask])
-    prefetch(&port.ring[(port.head + 8) & port.mask])
 
 
 cdef inline void visit_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:

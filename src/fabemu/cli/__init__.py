@@ -2,14 +2,13 @@
 
 Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run went to its end
 (one that `until` ends with messages on their way is 0); 2 the input is wrong or the output cannot be written; 3 a fault
-in fabemu; 4 `compare` or `health` found more than was allowed; 5 the machine failed; 129, 130 or 143 interrupted.
+in fabemu; 4 `compare` or `health` found more than was allowed; 5 the machine failed; 129, 130 or 143 interrupted; 141
+nobody read the output of `perf` or `export` to its end (other commands have more to do than that, and do it).
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import errno
 import gc
 import os
 import resource
@@ -20,8 +19,10 @@ from typing import NoReturn
 
 import click
 
+from fabemu.cli.streams import CutOff, discard_output, open_streams
+
 EXIT_FINE, EXIT_UNFINISHED, EXIT_INPUT, EXIT_FAULT, EXIT_WORSE, EXIT_MACHINE = 0, 1, 2, 3, 4, 5
-EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_TERMINATED = 129, 130, 143
+EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_CUT_OFF, EXIT_TERMINATED = 129, 130, 141, 143
 
 # Place and one line of help of each subcommand; its module is imported when the subcommand is used.
 _COMMANDS = {
@@ -98,7 +99,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     epilog="Exit codes: 0 fine; 1 messages failed, queues deadlocked, or messages never finished although the run "
     "went to its end (a run ended by `until` with messages on their way is 0); 2 wrong input or output; 3 fault in "
     "fabemu; 4 `compare` or `health` found more than was allowed; 5 machine failed (disk full, out of memory); "
-    "129/130/143 interrupted.",
+    "129/130/143 interrupted; 141 nobody read the output of `perf` or `export` to its end.",
 )
 @click.option(
     "--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version."
@@ -124,12 +125,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     code = EXIT_FINE
     _start_lightly()
-    _open_closed_streams()
+    open_streams()
     try:
         code = _guarded(arguments)
         sys.stdout.flush()
     except OSError as error:
-        code = _output_failed(error, code)
+        code = _output_failed(error)
     sys.exit(code)
 
 
@@ -148,14 +149,6 @@ def _start_lightly() -> None:
 
         for name, value in frugal_environment().items():
             os.environ.setdefault(name, value)
-
-
-def _open_closed_streams() -> None:
-    """Discard what goes to a standard stream that the caller has closed (``>&-``); Python gives None for it."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            # The lowest free descriptor is the closed one: no file of the run can take its place.
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
 
 def _guarded(arguments: Sequence[str] | None) -> int:
@@ -180,6 +173,8 @@ def _guarded(arguments: Sequence[str] | None) -> int:
         return _say(str(error), EXIT_MACHINE)
     except FabemuError as error:
         return _say(str(error), EXIT_INPUT)
+    except CutOff:
+        return EXIT_CUT_OFF
     except OSError:
         raise  # of stdout: see main
     except Exception as error:
@@ -219,22 +214,13 @@ def _say(message: str, code: int) -> int:
 
 
 def talk(line: str) -> None:
-    """Write a line to stderr; if nobody is left to read it, the exit code must do."""
-    try:
-        click.echo(line, err=True)
-    except OSError:  # nothing may wait to be flushed at exit
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    """Write a line to stderr."""
+    click.echo(line, err=True)
 
 
-def _output_failed(error: OSError, code: int) -> int:
+def _output_failed(error: OSError) -> int:
     """Standard output, or the machine, gave up."""
-    if error.errno in (errno.EPIPE, errno.ESHUTDOWN):
-        # The reader has seen enough. Point stdout elsewhere, or the interpreter complains when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard_output()
     lack = _shortage(error)
     if lack is not None:
         return _say(lack, EXIT_MACHINE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from fabemu.cli.import_ import calc_unit_ps
+from fabemu.cli.streams import streaming
 
 if TYPE_CHECKING:
     from fabemu.export import Capture
@@ -152,7 +153,8 @@ def csv(run: Path, table: str, output: Path | None, force: bool) -> None:
     from fabemu.export import export_csv
 
     if output == Path("-"):
-        export_csv(run, table, sys.stdout.buffer)
+        with streaming():
+            export_csv(run, table, sys.stdout.buffer)
         return
     path = output if output is not None else Path(f"{table}.csv")
     rows = export_csv(run, table, path, force=force)
@@ -225,7 +227,8 @@ def goal(
             title=f"{_one_line(loaded.name)}, seed {loaded.seed}: written by `fabemu export goal`; rank i is host i",
         )
         if output is None:
-            _write(text, sys.stdout)
+            with streaming():
+                _write(text, sys.stdout)
         else:
             try:
                 with output.open("w", encoding="utf-8", newline="\n") as file:

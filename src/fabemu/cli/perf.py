@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
 from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
+from fabemu.cli.streams import streaming
 
 if TYPE_CHECKING:
     from fabemu.perf import PerfRow
@@ -98,7 +100,8 @@ def command(
         raise click.UsageError("--factor and --step are both given: give one of them")
     if step is not None and step < 1:
         raise click.UsageError("--step must be at least 1B")
-    with Signals():
+    # A table in JSON is printed when it is whole.
+    with Signals(), contextlib.nullcontext() if as_json else streaming():
         loaded, compiled = load(scenario, overrides, seed=seed)
         say_findings(loaded, compiled)
         changes = _changes(template(loaded), collective, algorithm)

@@ -7,7 +7,8 @@ be written (2), `MachineError` that the machine failed (5), `EngineFault` that f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 from fabemu.deferred import dataclass
 
@@ -69,8 +70,29 @@ class OutputError(FabemuError):
     """The output cannot be written."""
 
 
+@dataclass(frozen=True)
+class AtHand:
+    """What the reader of an error can do about it: with nothing given, one who works in Python."""
+
+    options: frozenset[str] = frozenset()  # of the command that was typed, such as "--trace"
+    subject: Literal["scenario", "run", "other"] = "scenario"  # what it works on
+
+
 class MachineError(FabemuError):
-    """The machine failed: disk full, out of memory."""
+    """The machine failed: disk full, out of memory.
+
+    Its text is for anybody; `told` gives the one for the command at hand.
+    """
+
+    def __init__(self, what: str, advise: Callable[[AtHand], str] | None = None) -> None:
+        """Take what happened, and what gives the rest of the sentence: a way out for those who read it."""
+        self.what = what
+        self.advise = advise
+        super().__init__(self.told(AtHand()))
+
+    def told(self, at_hand: AtHand) -> str:
+        """The message, with advice that can be followed from there."""
+        return self.what if self.advise is None else self.what + self.advise(at_hand)
 
 
 class EngineFault(FabemuError):  # noqa: N818

@@ -765,7 +765,7 @@ def _known(error: Exception) -> FabemuError | None:
         return error
     lack = shortage(error)
     if lack is not None:
-        return MachineError(lack)
+        return lack.error()
     return MachineError(str(error)) if isinstance(error, OSError) else None
 
 

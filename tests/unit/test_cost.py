@@ -21,7 +21,7 @@ from fabemu.cost.here import CostHere
 from fabemu.cost.machine import Room, room, size_text
 from fabemu.cost.memory import most_bytes
 from fabemu.cost.size import counts_of_scenario, plan_bytes, selected
-from fabemu.errors import MachineError
+from fabemu.errors import AtHand, MachineError
 from fabemu.plan import FOREVER_PS
 from fabemu.scenario import scenario_from_dict
 from fabemu.simulate import Simulation, try_out
@@ -143,7 +143,8 @@ def test_a_scenario_that_surely_does_not_fit_is_refused_before_it_is_built(monke
     monkeypatch.setattr(admission, "room", lambda: Room(10**9, "this machine"))
     with pytest.raises(MachineError, match=r"not enough memory: 524,288 hosts.* at least .* there is 1.0 GB") as found:
         admit_scenario(loaded)
-    assert "--ignore-memory" in str(found.value)
+    assert "--ignore-memory" in found.value.told(AtHand(frozenset({"--ignore-memory"})))
+    assert "--ignore-memory" not in str(found.value)  # of one who may have no such option
     text = admit_scenario(loaded, ignore_memory=True)
     assert text is not None and "--ignore-memory" not in text
     with pytest.raises(MachineError, match="not enough memory"):

@@ -15,11 +15,14 @@ import resource
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from fabemu.cli.streams import CutOff, discard_output, open_streams
+
+if TYPE_CHECKING:
+    from fabemu.errors import AtHand
 
 EXIT_FINE, EXIT_UNFINISHED, EXIT_INPUT, EXIT_FAULT, EXIT_WORSE, EXIT_MACHINE = 0, 1, 2, 3, 4, 5
 EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_CUT_OFF, EXIT_TERMINATED = 129, 130, 141, 143
@@ -68,7 +71,10 @@ class _Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The subcommand that the arguments name, or an error with the nearest ones."""
+        """The subcommand that the arguments name, or an error with the nearest ones.
+
+        It is added to a list that the context has been given, if any.
+        """
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             import difflib
 
@@ -77,12 +83,21 @@ class _Group(click.Group):
             if os.path.isfile(args[0]):
                 hint = f"; did you mean 'fabemu run {args[0]}'?"
             ctx.fail(f"no command {args[0]!r}{hint}")
-        return super().resolve_command(ctx, args)
+        name, found, left = super().resolve_command(ctx, args)
+        if isinstance(ctx.obj, list) and found is not None:
+            ctx.obj.append(_innermost(found, left))
+        return name, found, left
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
+
+
+def _innermost(found: click.Command, arguments: Sequence[str]) -> click.Command:
+    """The subcommand of a subcommand, if the arguments name one."""
+    inner = found.commands.get(arguments[0]) if isinstance(found, click.Group) and arguments else None
+    return found if inner is None else inner
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -155,9 +170,13 @@ def _guarded(arguments: Sequence[str] | None) -> int:
     """Run, and turn every error into a line on stderr and an exit code."""
     from fabemu.errors import EngineFault, FabemuError, MachineError
 
+    typed: list[click.Command] = []
     try:
         result = command.main(
-            args=list(arguments) if arguments is not None else None, prog_name="fabemu", standalone_mode=False
+            args=list(arguments) if arguments is not None else None,
+            prog_name="fabemu",
+            standalone_mode=False,
+            obj=typed,
         )
         return result if isinstance(result, int) else EXIT_FINE
     except click.ClickException as error:
@@ -170,15 +189,15 @@ def _guarded(arguments: Sequence[str] | None) -> int:
     except EngineFault as error:
         return _say(f"fault in fabemu: {error}", EXIT_FAULT)
     except MachineError as error:
-        return _say(str(error), EXIT_MACHINE)
+        return _say(error.told(_at_hand(typed)), EXIT_MACHINE)
     except FabemuError as error:
         return _say(str(error), EXIT_INPUT)
     except CutOff:
         return EXIT_CUT_OFF
-    except OSError:
-        raise  # of stdout: see main
+    except OSError as error:
+        return _output_failed(error, typed)
     except Exception as error:
-        lack = _shortage(error)
+        lack = _shortage(error, typed)
         if lack is not None:
             return _say(lack, EXIT_MACHINE)
         if os.environ.get("FABEMU_TRACEBACK"):
@@ -187,12 +206,25 @@ def _guarded(arguments: Sequence[str] | None) -> int:
         return _say(text, EXIT_FAULT)
 
 
-def _shortage(error: Exception) -> str | None:
+def _at_hand(typed: Sequence[click.Command]) -> AtHand:
+    """What the user can do, by the subcommand that was typed, if any."""
+    from fabemu.errors import AtHand
+
+    parameters = [parameter for found in typed for parameter in found.params]
+    names = {parameter.name for parameter in parameters if isinstance(parameter, click.Argument)}
+    return AtHand(
+        frozenset(text for parameter in parameters for text in parameter.opts if text.startswith("--")),
+        "scenario" if "scenario" in names else "run" if names & {"run", "runs"} else "other",
+    )
+
+
+def _shortage(error: Exception, typed: Sequence[click.Command]) -> str | None:
     """What the machine ran out of, if that is what the error is about."""
     try:
         from fabemu.cost.shortage import shortage
 
-        return shortage(error)
+        lack = shortage(error)
+        return None if lack is None else lack.error().told(_at_hand(typed))
     except MemoryError:  # there is not even enough to say more
         return "out of memory"
 
@@ -218,10 +250,10 @@ def talk(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _output_failed(error: OSError) -> int:
+def _output_failed(error: OSError, typed: Sequence[click.Command] = ()) -> int:
     """Standard output, or the machine, gave up."""
     discard_output()
-    lack = _shortage(error)
+    lack = _shortage(error, typed)
     if lack is not None:
         return _say(lack, EXIT_MACHINE)
     where = f"{error.filename}: " if error.filename else "standard output: "

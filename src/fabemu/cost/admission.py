@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fabemu.cost.machine import Room, room, size_text
 from fabemu.cost.size import check_operations, counts_of_scenario, plan_bytes, route_bytes, sure_bytes
-from fabemu.errors import MachineError
+from fabemu.errors import AtHand, MachineError
 
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
@@ -23,8 +23,7 @@ WARN_SHARE = 0.8
 """Share of the memory there is beyond which a run comes with a warning."""
 
 _REMEDY = "simulate a smaller fabric or fewer messages, or use a machine with more memory"
-ANYWAY = "; --ignore-memory goes on anyway"
-"""End of a refusal, for commands that have this option."""
+_OPTION = "--ignore-memory"
 
 
 def admit_scenario(scenario: Scenario, base_dir: Path = Path(), *, ignore_memory: bool = False) -> str | None:
@@ -58,7 +57,7 @@ def admit_scenario(scenario: Scenario, base_dir: Path = Path(), *, ignore_memory
         f"there is {there_is}; {_REMEDY}"
     )
     if not ignore_memory:
-        raise MachineError(text + ANYWAY)
+        raise MachineError(text, _anyway)
     return text
 
 
@@ -117,7 +116,7 @@ def judge(cost: Cost, there_is: Room, *, ignore_memory: bool = False) -> str | N
             f"at its peak, and there is {there_is}; {_REMEDY}"
         )
         if not ignore_memory:
-            raise MachineError(text + ANYWAY)
+            raise MachineError(text, _anyway)
         return text
     if total > WARN_SHARE * there_is.bytes:
         return (
@@ -125,3 +124,8 @@ def judge(cost: Cost, there_is: Room, *, ignore_memory: bool = False) -> str | N
             "`fabemu check --cost` shows what takes it"
         )
     return None
+
+
+def _anyway(at_hand: AtHand) -> str:
+    """The end of a refusal, for those whose command can do without it."""
+    return f"; {_OPTION} goes on anyway" if _OPTION in at_hand.options else ""

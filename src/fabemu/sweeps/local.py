@@ -162,7 +162,8 @@ class LocalWorkers:
         else:
             self._stillborn += 1
             if self._stillborn >= _FRUITLESS:
-                raise MachineError(f"no worker process can be started: {shortage_in(text) or text}{_hint(text)}")
+                subject, lack = "no worker process can be started", shortage_in(text)
+                raise lack.error(subject) if lack else MachineError(f"{subject}: {text}{_hint(text)}")
         self._held.append(worker.task)
         return None
 
@@ -190,8 +191,9 @@ class _Worker:
         except (OSError, MemoryError) as error:
             if talk is not None:
                 talk.close()
-            reason = shortage(error) or (THREADS_LACK if getattr(error, "errno", 0) == errno.EAGAIN else str(error))
-            raise MachineError(f"cannot start a worker process: {reason}") from error
+            lack = shortage(error) or (THREADS_LACK if getattr(error, "errno", 0) == errno.EAGAIN else None)
+            subject = "cannot start a worker process"
+            raise (lack.error(subject) if lack else MachineError(f"{subject}: {error}")) from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self.tasks, self.answers = io.BufferedWriter(self._process.stdin), self._process.stdout  # type: ignore[type-var]
 

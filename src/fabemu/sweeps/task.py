@@ -10,7 +10,6 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fabemu.cost.admission import ANYWAY
 from fabemu.cost.shortage import shortage
 from fabemu.deferred import dataclass
 from fabemu.errors import EngineFault, FabemuError, InputError, ScenarioError
@@ -80,11 +79,11 @@ def run_task(
     except EngineFault as error:
         outcome = Outcome(task.index, "fault", error=str(error))
     except FabemuError as error:
-        outcome = Outcome(task.index, "failed", error=str(error).removesuffix(ANYWAY))
+        outcome = Outcome(task.index, "failed", error=str(error))
     except Exception as error:
         lack = shortage(error)
         if lack is not None or isinstance(error, OSError):
-            outcome = Outcome(task.index, "failed", error=lack or str(error))
+            outcome = Outcome(task.index, "failed", error=str(lack or error))
         else:
             outcome = Outcome(task.index, "fault", error=f"fault in fabemu: {type(error).__name__}: {error}")
     cost = {

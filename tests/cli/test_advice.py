@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 import pytest
 
-from fabemu.cli import _COMMANDS, main
+from fabemu.cli import _COMMANDS, Simulating, main
 from fabemu.cost import admission, shortage
 from fabemu.cost.machine import Room
 from fabemu.errors import AtHand, MachineError
@@ -134,3 +134,17 @@ def test_advice_survives_the_way_to_another_process(monkeypatch):
     for error in (refused(), shortage.shortage(MemoryError()).error(), MachineError("the disk is full")):
         again = pickle.loads(pickle.dumps(error))
         assert (str(again), again.told(at_hand)) == (str(error), error.told(at_hand))
+
+
+def test_commands_that_simulate_are_known_as_such():
+    simulating = {words[0] for words, command in LEAVES.items() if isinstance(command, Simulating)}
+    assert simulating == {"run", "sweep", "tune", "perf", "jobs"}
+
+
+@pytest.mark.parametrize("name", ["run", "sweep", "tune", "perf", "jobs"])
+def test_a_command_that_simulates_is_refused_before_its_work(name, monkeypatch, capsys):
+    monkeypatch.setattr(shortage, "address_space_limit", lambda: 300_000_000)
+    line = said((name,), LEAVES[name,], AssertionError("it went to work"), monkeypatch, capsys)
+    assert line.startswith("error: not enough memory: a run takes at least 500 MB of address space")
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])

@@ -70,12 +70,12 @@ def limited(kind, amount, *arguments):
     return done
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "jobs"])
 @pytest.mark.parametrize("size", [150, 300, 450])
 def test_an_address_space_too_small_for_the_libraries_is_refused(folder, name, size):
     if name == "tune":
         pytest.importorskip("optuna")
-    done = limited(resource.RLIMIT_AS, size * MB, *COMMANDS[name])
+    done = limited(resource.RLIMIT_AS, size * MB, *COMMANDS.get(name, (name, "small.toml")))
     assert done.returncode == 5
     assert done.stderr == (
         f"error: not enough memory: a run takes at least 500 MB of address space, and there is {size} MB (ulimit -v); "

@@ -15,7 +15,7 @@ import resource
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -50,6 +50,17 @@ _COMMANDS = {
     "sweep": ("fabemu.cli.sweep:command", "Simulate a scenario at many points of its parameters."),
     "tune": ("fabemu.cli.tune:command", "Let an optimiser look for the best parameters of a scenario."),
 }
+
+
+class Simulating(click.Command):
+    """A command that simulates: it is refused where there is no room for that, whatever it is to simulate."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, if the address space holds the libraries that it imports."""
+        from fabemu.cost.shortage import check_address_space
+
+        check_address_space()
+        return super().invoke(ctx)
 
 
 class _Group(click.Group):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 
@@ -27,7 +27,7 @@ _COLUMNS: tuple[tuple[str, int], ...] = (
 )
 
 
-@click.command("jobs")
+@click.command("jobs", cls=Simulating)
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
@@ -45,9 +45,6 @@ def command(scenario: Path, overrides: tuple[str, ...], seed: int | None, as_jso
       fabemu jobs scenario.toml
       fabemu jobs scenario.toml --set job.1.placement=random --json
     """
-    from fabemu.cost.shortage import check_address_space
-
-    check_address_space()
     from fabemu.alone import job_costs
 
     with Signals():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 from fabemu.cli.streams import streaming
@@ -42,7 +42,7 @@ def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
         raise click.BadParameter(str(error)) from error
 
 
-@click.command("perf")
+@click.command("perf", cls=Simulating)
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--collective", metavar="NAME", help="all-reduce, all-gather, ...  [default: as the scenario's]")
 @click.option(
@@ -91,9 +91,6 @@ def command(
       fabemu perf scenario.toml -b 1KiB -e 1GiB
       fabemu perf scenario.toml --collective all-to-all --type half --json
     """
-    from fabemu.cost.shortage import check_address_space
-
-    check_address_space()
     from fabemu.perf import perf, sizes_between, template
 
     if factor is not None and step is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.signals import Signals
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _checked_threads(_: click.Context, __: click.Parameter, value: int | None) -
         raise click.BadParameter(str(error)) from error
 
 
-@click.command("run")
+@click.command("run", cls=Simulating)
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run directory.  [default: ./NAME.run]")
 @click.option(
@@ -85,9 +85,6 @@ def command(
       fabemu run scenario.toml -o out --seed 7 --until 2ms
       fabemu run scenario.toml --set workload.0.load=0.8 --json | jq .summary
     """
-    from fabemu.cost.shortage import check_address_space
-
-    check_address_space()
     from fabemu.cost.admission import admit
     from fabemu.run_directory import default_directory
     from fabemu.threads import allowed_threads

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.campaign import (
     directory_options,
     output_options,
@@ -26,7 +26,7 @@ _DESIGNS = ("grid", "list", "random", "lhs")  # those of sweeps.design, without 
 _MANY_POINTS = 1000  # which take seconds to validate
 
 
-@click.command("sweep")
+@click.command("sweep", cls=Simulating)
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option(
     "--set",
@@ -91,9 +91,6 @@ def command(
       fabemu sweep scenario.toml --set 'switch.pfc.alpha=1/32..2:log' --design lhs --points 50
       fabemu sweep scenario.toml --set 'link.rate=[100Gbps,400Gbps]' --plot rate.png
     """
-    from fabemu.cost.shortage import check_address_space
-
-    check_address_space()
     from fabemu.headline import HEADLINE, check_figure
     from fabemu.sweeps import hiring, load_sweep
     from fabemu.sweeps.design import check_design

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED
+from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.campaign import (
     directory_options,
     output_options,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fabemu.sweeps import Sweep
 
 
-@click.command("tune")
+@click.command("tune", cls=Simulating)
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option(
     "--set",
@@ -85,9 +85,6 @@ def command(
       fabemu tune scenario.toml --set 'switch.ecn.kmin=20KiB..800KiB:log' --minimize slowdown.p99
       fabemu tune scenario.toml --set 'switch.pfc.alpha=1/64..2:log' --minimize fct_ps.p99 --limit pauses.count=0
     """
-    from fabemu.cost.shortage import check_address_space
-
-    check_address_space()
     from fabemu.sweeps import hiring, load_sweep, study_execution
     from fabemu.sweeps.parameter import read_settings
     from fabemu.sweeps.store import default_directory

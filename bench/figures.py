@@ -3,7 +3,8 @@
 Every case is stepped by each engine, by one thread, two threads and two processes side by side, and with and without
 tables. These take turns, each in a process of its own, so that a machine that slows down slows all of them down; ratios
 are medians of the rounds' ratios. All runs of a case must have one digest. Under the table stands every goal of
-`bench.goals` with the cases that reach it and those that miss it.
+`bench.goals` with the cases that reach it and those that miss it. With ``--smoke`` none is judged: goals are for the
+whole sizes.
 """
 
 from __future__ import annotations
@@ -150,6 +151,10 @@ def start_up(rounds: int) -> dict[str, Any]:
     return {"run_wall_seconds": wall_s, "rounds": rounds, "digest": digest}
 
 
+NOT_JUDGED = "not judged: the sizes of --smoke are too small"
+"""What stands in the place of goals that figures say nothing about."""
+
+
 def judged(results: Sequence[Mapping[str, Any]], started: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Hold the figures against `GOALS`.
 
@@ -165,8 +170,10 @@ def judged(results: Sequence[Mapping[str, Any]], started: Mapping[str, Any]) -> 
     list
         For every goal of what was measured ``what`` it is, ``limit`` (a text), and ``verdicts``: for each case its
         ``name`` (empty for start-up), ``value``, the value as it is ``shown``, ``missed_by`` as a share of the limit,
-        and ``verdict``, "reached" or "missed by x %".
+        and ``verdict``, "reached" or "missed by x %". None of them with results of ``--smoke``.
     """
+    if any(result["smoke"] for result in results):
+        return []
     by_name = {result["name"]: result for result in results}
     rows = []
     for goal in GOALS:
@@ -214,6 +221,8 @@ def _ratio(figure: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _speed_verdict(result: Mapping[str, Any]) -> str:
     goal = speed_goal(result["name"])
+    if goal is not None and result["smoke"]:
+        return f"{goal.limit:g} not judged"
     return "none" if goal is None else f"{goal.limit:g} {goal.verdict(result[SPEED_FIGURE])}"
 
 
@@ -293,13 +302,14 @@ def markdown(
         return [head, "|---" * len(rows[0]) + "|", *body]
 
     goals = [[row["what"], row["limit"], *_reached_and_missed(row)] for row in judgement]
+    under = table([["goal", "limit", "reached", "missed"], *goals]) if goals else [f"Goals are {NOT_JUDGED}."]
     return "\n".join(
         [
             *table([[title for title, _, _ in COLUMNS], *(cells(result) for result in results)]),
             "",
             *(textwrap.fill(f"- {line}", _MARKDOWN_WIDTH, subsequent_indent="  ") for line in LEGEND),
             "",
-            *table([["goal", "limit", "reached", "missed"], *goals]),
+            *under,
             "",
             textwrap.fill(_machine_line(facts, rounds), _MARKDOWN_WIDTH),
         ]
@@ -307,6 +317,8 @@ def markdown(
 
 
 def _goals_text(judgement: Sequence[Mapping[str, Any]]) -> str:
+    if not judgement:
+        return f"goals: {NOT_JUDGED}"
     lines = ["goals"]
     for row in judgement:
         lines.append(f"  {row['what']}: {row['limit']}")
@@ -320,7 +332,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.figures", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="CASE", help=f"default: {', '.join(FIGURE_CASES)}")
     parser.add_argument("--rounds", type=int, default=5, help="of which the medians are shown, default 5")
-    parser.add_argument("--smoke", action="store_true", help="small sizes: shows that it works, not how fast")
+    parser.add_argument("--smoke", action="store_true", help="small sizes: shows that it works, and judges nothing")
     parser.add_argument(
         "--classic-everywhere",
         action="store_true",
@@ -359,6 +371,7 @@ def main(arguments: list[str] | None = None) -> int:
             )
             results.append(found)
             report |= {"start_up": started, "goals": judged(results, started), "results": results}
+            report |= {"goals_note": NOT_JUDGED} if options.smoke else {}
             # After every case: a run that is broken off late has not been for nothing.
             if options.output is not None:
                 options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

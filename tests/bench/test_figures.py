@@ -17,13 +17,16 @@ STARTED = {"run_wall_seconds": 0.6, "rounds": 1, "digest": "ab"}
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do without fresh processes, which take most of the time at this size."""
+    """Do without fresh processes, which take most of the time at this size; the size is small, whatever is asked."""
+
+    def run(name: str, **options: Any) -> dict[str, Any]:
+        return run_once(name, **options | {"smoke": True})
 
     def stepped(name: str, threads: int, *, processes: int, smoke: bool) -> list[dict[str, Any]]:
-        plan = build(CASES[name], smoke=smoke)[1].plan
+        plan = build(CASES[name], smoke=True)[1].plan
         return [step(plan, threads) for _ in range(processes)]
 
-    monkeypatch.setattr(figures, "in_fresh_process", run_once)
+    monkeypatch.setattr(figures, "in_fresh_process", run)
     monkeypatch.setattr(figures, "in_fresh_steppers", stepped)
     monkeypatch.setattr(figures, "start_up", lambda rounds: STARTED)
 
@@ -53,7 +56,7 @@ def test_one_case_in_fresh_processes(
 
 @pytest.mark.usefixtures("in_this_process")
 def test_table_has_a_row_for_every_case(capsys: pytest.CaptureFixture[str]) -> None:
-    assert figures.main(["--smoke", "--rounds", "1"]) == 0
+    assert figures.main(["--rounds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("case"))
     rows = lines[head + 1 : lines.index("goals")]
@@ -72,7 +75,7 @@ def test_table_has_a_row_for_every_case(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.usefixtures("in_this_process")
 def test_markdown_is_ready_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
     names = ["clean-8192", "congested-no-cc-128"]
-    assert figures.main(["--smoke", "--markdown", "--rounds", "1", "--classic-everywhere", *names]) == 0
+    assert figures.main(["--markdown", "--rounds", "1", "--classic-everywhere", *names]) == 0
     shown = capsys.readouterr().out
     head, rule, *rows, empty = shown.splitlines()[:5]
     assert empty == ""
@@ -84,6 +87,26 @@ def test_markdown_is_ready_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
     assert underneath.startswith("processor ") and underneath.endswith("rounds 1\n")
     assert "| goal | limit | reached | missed |" in shown
     assert "| `fabemu run` of two hosts from start to end | at most 0.5 s | - | 0.60 (by 20.0 %) |" in shown
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
+def test_sizes_too_small_for_goals_are_not_judged(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["clean-1024", "congested-no-cc-128"]  # with a goal of speed, and without
+    assert figures.main(["--smoke", "--rounds", "1", *form, *names]) == 0
+    shown = capsys.readouterr().out
+    assert "reached" not in shown and "missed" not in shown
+    if form == ["--json"]:
+        report = json.loads(shown)
+        assert report["goals"] == [] and report["goals_note"] == figures.NOT_JUDGED
+        assert [result["name"] for result in report["results"]] == names
+        return
+    assert shown.count("30 not judged") == 1
+    assert "oals" in shown and figures.NOT_JUDGED == "not judged: the sizes of --smoke are too small"
+    last = shown.split("\n\n")[-2].strip() if form else shown.splitlines()[-1]
+    assert last == (
+        "Goals are not judged: the sizes of --smoke are too small." if form else f"goals: {figures.NOT_JUDGED}"
+    )
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -98,7 +98,7 @@ class Execution:
         total: int = 0,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open the directory; runs that are in it already will not be done again."""
+        """Open the directory; what is in it stays as it is until `run`, and runs that are done are not done again."""
         if retries < 0:
             raise InputError(f"{retries} retries: give 0 or more")
         self.plan = plan
@@ -150,16 +150,21 @@ class Execution:
         Raises
         ------
         MachineError
-            No worker can be had any more, or the directory cannot be written. The same sweep can go on later.
+            No worker can be had any more, or the directory cannot be written. The same sweep can go on later; if there
+            never was a worker, the directory is as if it had not begun.
         """
         workers: Workers | None = None
         try:
             while True:
-                waiting = self._waiting()
+                waiting, invalid = self._left()
                 if waiting:
                     workers = workers or hire(max(len(waiting), self._total - self.plan.run_count))
+                self._store.begin()
+                for outcome in invalid:
+                    self._record(outcome)
+                if workers is not None and waiting:
                     self._work(workers, waiting, progress)
-                if self._stop_signal is not None and self._waiting():
+                if self._stop_signal is not None and self._left()[0]:
                     status = "interrupted"
                     break
                 further = more()
@@ -180,15 +185,13 @@ class Execution:
         try:
             if workers is not None:
                 workers.close()
-            self._write_parts()
+            if self._store.has_begun:
+                self._write_parts()
         except BaseException:
             status = "interrupted"
             raise
         finally:
-            try:
-                self._store.write_info(status, counts=self._counts(), definition=self.plan.definition())
-            finally:
-                self._store.close()
+            self._store.end(status, counts=self._counts(), definition=self.plan.definition())
 
     def _extend(self, points: Sequence[Point]) -> None:
         first = self.plan.run_count
@@ -196,10 +199,11 @@ class Execution:
         self._tables = ResultTables(self.plan)
         self._changed |= {index // PART_ROWS for index in range(first, self.plan.run_count)}
 
-    def _waiting(self) -> deque[int]:
-        """Runs for workers. Those of invalid points are recorded as such."""
+    def _left(self) -> tuple[deque[int], list[Outcome]]:
+        """Runs for workers, and the outcomes of those that need none: their points are invalid."""
         done, seeds = self._store.done, len(self.plan.seeds)
         waiting: deque[int] = deque()
+        invalid: list[Outcome] = []
         for point in self.plan.points:
             settings = point.settings(self.plan.parameters)
             for index in range(point.index * seeds, (point.index + 1) * seeds):
@@ -210,10 +214,10 @@ class Execution:
                 if index in done:
                     continue
                 if point.scenario is None:
-                    self._record(Outcome(index, "invalid", error=point.error, attempts=0))
+                    invalid.append(Outcome(index, "invalid", error=point.error, attempts=0))
                 else:
                     waiting.append(index)
-        return waiting
+        return waiting, invalid
 
     def _work(self, workers: Workers, waiting: deque[int], progress: Callable[[Standing], None] | None) -> None:
         running: set[int] = set()

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,14 +37,87 @@ def default_directory(name: str, kind: str = "sweep") -> Path:
 
 
 class SweepDirectory:
-    """The directory of one sweep that this process writes."""
+    """The directory of one sweep that this process writes, once it has begun."""
 
-    def __init__(self, path: Path, info: Mapping[str, Any], journal: IO[bytes], done: dict[int, Outcome]) -> None:
-        """Take what `open_directory` has made or found."""
+    def __init__(
+        self,
+        path: Path,
+        info: Mapping[str, Any],
+        journal: IO[bytes],
+        *,
+        is_new: bool,
+        made: Sequence[Path],
+        force: bool,
+    ) -> None:
+        """Take what `open_directory` has made or found.
+
+        Parameters
+        ----------
+        path, info, force
+            As there.
+        journal
+            Open, and locked.
+        is_new
+            Whether there was no sweep in the directory.
+        made
+            Directories that were not there, outermost first.
+        """
         self.path = path
-        self.done = done  # outcomes by index of the run, those that failed in an earlier session left out
         self._info = dict(info)
         self._journal = journal
+        self._is_new = is_new
+        self._made = made
+        self._force = force
+        self.has_begun = False
+        found = {} if force else _outcomes(journal)
+        self.done = {index: outcome for index, outcome in found.items() if outcome.status not in AGAIN}
+        """Outcomes by index of the run, those that failed in an earlier session left out."""
+
+    def begin(self) -> None:
+        """Say that the sweep is running; with `force`, remove what an earlier one has left. Once is enough.
+
+        Raises
+        ------
+        MachineError, OutputError
+            The directory cannot be written.
+        """
+        if self.has_begun:
+            return
+        with _writable(self.path):
+            if self._force:
+                self._journal.truncate(0)
+                for folder in (RESULTS, COSTS, RUNS):
+                    if (self.path / folder).is_dir():
+                        shutil.rmtree(self.path / folder)
+            for folder in (RESULTS, COSTS):
+                (self.path / folder).mkdir(exist_ok=True)
+        self.write_info("running")
+        self.has_begun = True
+
+    def end(self, status: str, **more: Any) -> None:
+        """Leave a directory that says how far the sweep is; one that has not begun is left as it was found.
+
+        Raises
+        ------
+        MachineError
+            As `write_info`.
+        """
+        try:
+            if self.has_begun:
+                self.write_info(status, **more)
+            elif self._is_new:
+                self._remove()
+        finally:
+            self.close()
+
+    def _remove(self) -> None:
+        """Take back what `open_directory` has made."""
+        for name in (JOURNAL, SWEEP_FILE):
+            with contextlib.suppress(OSError):
+                (self.path / name).unlink(missing_ok=True)
+        for folder in reversed(self._made):
+            with contextlib.suppress(OSError):  # somebody else has put something there
+                folder.rmdir()
 
     def add(self, outcome: Outcome) -> None:
         """Record an outcome, once and for all.
@@ -96,7 +169,7 @@ class SweepDirectory:
 
 
 def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) -> SweepDirectory:
-    """Make the directory of a sweep, or go on with the same one.
+    """Make the directory of a sweep, or open that of the same one; nothing in it changes before it begins.
 
     Parameters
     ----------
@@ -112,7 +185,8 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
     OutputError
         The path holds another sweep, anything else, cannot be written, or another process is writing it.
     """
-    try:
+    with _writable(path):
+        made = [folder for folder in (*reversed(path.parents), path) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         is_old = any(path.iterdir())
         found = _read(path) if is_old else None
@@ -125,27 +199,26 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
                 f"{path}: holds another sweep ({_difference(found, info)}); "
                 "replace it with --force, or choose another with --out"
             )
+        whole = {_MARK: FORMAT_VERSION, **info}
         if found is None:
             # The mark comes first: a directory with anything else but no mark is not ours.
-            write_whole(path / SWEEP_FILE, lambda draft: draft.write_text(json.dumps({_MARK: 0}), encoding="utf-8"))
+            text = json.dumps(whole | {"status": "running"}, ensure_ascii=False)
+            write_whole(path / SWEEP_FILE, lambda draft: draft.write_text(text, encoding="utf-8"))
         journal = open(path / JOURNAL, "a+b")  # noqa: SIM115, closed by SweepDirectory.close
         _lock(journal, path)
-        if force:
-            journal.truncate(0)
-            for folder in (RESULTS, COSTS, RUNS):
-                if (path / folder).is_dir():
-                    shutil.rmtree(path / folder)
-        for folder in (RESULTS, COSTS):
-            (path / folder).mkdir(exist_ok=True)
-        done = {index: outcome for index, outcome in _outcomes(journal).items() if outcome.status not in AGAIN}
+        return SweepDirectory(path, whole, journal, is_new=found is None, made=made, force=force)
+
+
+@contextlib.contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """Context in which what cannot be written is said to be the directory of the sweep."""
+    try:
+        yield
     except FileExistsError:
         raise OutputError(f"{path}: is a file, not a directory; choose another with --out") from None
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{path}: the sweep cannot be written: {reason}; choose another with --out") from error
-    directory = SweepDirectory(path, {_MARK: FORMAT_VERSION, **info}, journal, done)
-    directory.write_info("running")
-    return directory
 
 
 def read_sweep_info(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from fabemu.analysis.alarms import ALARMS
 from fabemu.cli import main
 from fabemu.lint import CATALOGUE
+from fabemu.lint.finding import Finding, More, first_of_each
 
 DATA = Path(__file__).parents[1] / "data" / "lint"
 """`bad.toml` is wrong on purpose; `bad.txt` is what `fabemu check bad.toml` says about it."""
@@ -153,3 +154,57 @@ def test_explain_lists_all(fabemu_command):
 def test_explain_of_an_unknown_code(fabemu_command, code, hint):
     exit_code, out, err = fabemu_command("explain", code)
     assert (exit_code, out) == (2, "") and f"there is no code '{code}'; {hint}" in err
+
+
+# Many findings with one code.
+
+MANY = """
+[fabric]
+kind = "single-switch"
+hosts = 40
+[[workload]]
+kind = "permutation"
+size = "10KB"
+"""
+
+
+def alike(code, count, severity="note"):
+    return [
+        Finding(code, severity, tuple(f"sw{number}-{port}" for port in range(number + 1)), f"the {number}th", {})
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 300])
+def test_findings_that_are_alike_are_counted_beyond_a_few(count):
+    others = alike("FB101", 2, "error")
+    shown = first_of_each([*others, *alike("FB207", count), *alike("FB303", 1)])
+    found = [item for item in shown if item.code == "FB207"]
+    assert [item.code for item in shown if item.code != "FB207"] == ["FB101", "FB101", "FB303"]
+    if count <= 4:
+        assert found == alike("FB207", count)
+    else:
+        places = sum(range(4, count + 1))
+        assert found == [*alike("FB207", 3), More("FB207", "note", count - 3, places)]
+        assert str(found[-1]) == f"FB207: {count - 3} more like these, at {places:,} places"
+
+
+@pytest.mark.parametrize("severity", ["note", "warning"])
+def test_output_is_no_longer_for_many_findings_and_all_can_be_had(fabemu_command, tmp_path, monkeypatch, severity):
+    (tmp_path / "many.toml").write_text(MANY)
+    found = [*alike("FB207", 300, severity), *alike("FB303", 1)]
+    monkeypatch.setattr("fabemu.lint.lint", lambda *_, **__: tuple(found))
+    code, out, _ = fabemu_command("check", "many.toml")
+    assert code == 0 and out.count("FB207") == 4
+    assert f"{severity:7}  FB207: 297 more like these, at 45,144 places; --all shows them\n" in out
+    assert fabemu_command("check", "many.toml", "--all")[1].count("FB207") == 300
+    document = json.loads(fabemu_command("check", "many.toml", "--json")[1])
+    assert len(document["findings"]) == 301
+    shown = fabemu_command("check", "many.toml", "--show")[2]
+    said = fabemu_command("run", "many.toml", "--force")[2]
+    if severity == "warning":
+        line = "warning: FB207: 297 more like these, at 45,144 places; `fabemu check --all` shows them\n"
+        assert shown.count("FB207") == said.count("FB207") == 4 and line in shown and line in said
+        assert fabemu_command("check", "many.toml", "--show", "--all")[2].count("FB207") == 300
+    else:
+        assert "FB207" not in shown + said

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_INPUT
-from fabemu.cli.run import IGNORE_MEMORY, facts, load
+from fabemu.cli.run import IGNORE_MEMORY, facts, load, say
 
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
@@ -42,6 +42,7 @@ _LINE = 100
 )
 @click.option("--cost", "with_cost", is_flag=True, help="Predict what a run costs: packet hops, memory, traces, time.")
 @click.option("--ignore-memory", is_flag=True, help=IGNORE_MEMORY)
+@click.option("--all", "show_all", is_flag=True, help="Show every finding, however many have the same code.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 def command(
     scenario: Path,
@@ -51,13 +52,15 @@ def command(
     lookup: Path | None,
     with_cost: bool,
     ignore_memory: bool,
+    show_all: bool,
     as_json: bool,
 ) -> int:
     """Validate SCENARIO, say what it would simulate, and find what would spoil it.
 
     All mistakes of the file come at once, each with its line. Then the linter looks for what cannot work: headroom
     below its bound, a hop without PFC, marks that come too late, routes that can deadlock. `fabemu explain CODE` says
-    more. Exits with 2 if the scenario is wrong or a finding is an error.
+    more. Of findings with the same code the first three are shown, unless --all or --json is given. Exits with 2 if the
+    scenario is wrong or a finding is an error.
 
     If SCENARIO ends in .json it is the config_db.json of a SONiC switch, which is linted on its own.
 
@@ -74,7 +77,7 @@ def command(
                 "--set, --show, --congested-ports, --cost and --ignore-memory are for scenarios, not for a "
                 "config_db.json"
             )
-        return _check_sonic(scenario, lookup, as_json=as_json)
+        return _check_sonic(scenario, lookup, show_all=show_all, as_json=as_json)
     if lookup is not None:
         raise click.UsageError("--profiles is for the config_db.json of a SONiC switch, not for scenarios")
     import tomllib
@@ -103,9 +106,7 @@ def command(
             result["cost"] = _cost(loaded, compiled, findings).to_dict()
         click.echo(json.dumps(result, indent=2, ensure_ascii=False))
     elif show:
-        for finding in findings:
-            if finding.severity != "note":
-                click.echo(f"{finding.severity}: {finding}", err=True)
+        say(findings, show_all=show_all)
         click.echo(loaded.to_toml(), nl=False)
     else:
         click.echo(f"{scenario}: {_counts(count)}")
@@ -113,7 +114,7 @@ def command(
         if with_cost:
             click.echo(f"\n{_cost(loaded, compiled, findings)}")
         if findings:
-            click.echo(f"\n{_table(findings)}")
+            click.echo(f"\n{_table(findings, show_all=show_all)}")
     return _verdict(scenario, count["error"])
 
 
@@ -138,7 +139,7 @@ def _cost(scenario: Scenario, compiled: Compiled, findings: Sequence[Finding]) -
     return CostHere(cost, there_is, try_out(compiled) if fits else None)
 
 
-def _check_sonic(path: Path, lookup: Path | None, *, as_json: bool) -> int:
+def _check_sonic(path: Path, lookup: Path | None, *, show_all: bool, as_json: bool) -> int:
     """Lint one switch."""
     from fabemu.importers.sonic_lookup import look_up, read_lookup
     from fabemu.importers.sonic_switch import read_switch
@@ -158,7 +159,7 @@ def _check_sonic(path: Path, lookup: Path | None, *, as_json: bool) -> int:
         lossless = sum(bool(switch.pfc_of(port)) for port in switch.data_ports)
         click.echo(f"  {_plural(len(switch.data_ports), 'port')}, {lossless} with PFC")
         if findings:
-            click.echo(f"\n{_table(findings)}")
+            click.echo(f"\n{_table(findings, show_all=show_all)}")
     return _verdict(path, count["error"])
 
 
@@ -182,10 +183,15 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
-def _table(findings: Sequence[Finding]) -> str:
-    """Severity, code and place in columns, the message below."""
+def _table(findings: Sequence[Finding], *, show_all: bool) -> str:
+    """Severity, code and place in columns, the message below; many with the same code are counted."""
+    from fabemu.lint.finding import More, first_of_each
+
     lines = []
-    for finding in findings:
+    for finding in findings if show_all else first_of_each(findings):
+        if isinstance(finding, More):
+            lines.append(f"{finding.severity:7}  {finding}; --all shows them")
+            continue
         lines.append(f"{finding.severity:7}  {finding.code}  {finding.place}".rstrip())
         lines.append(textwrap.indent(textwrap.fill(finding.message, _LINE - 9, break_on_hyphens=False), " " * 9))
     return "\n".join(lines)

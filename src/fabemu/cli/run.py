@@ -13,6 +13,8 @@ from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.signals import Signals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fabemu.compile import Compiled
     from fabemu.lint import Finding
     from fabemu.result import Run
@@ -180,12 +182,20 @@ def say_findings(scenario: Scenario, compiled: Compiled) -> tuple[Finding, ...]:
     from fabemu.report import severity_counts
 
     findings = lint(scenario, compiled)
-    for finding in findings:
-        if finding.severity != "note":
-            click.echo(f"{finding.severity}: {finding}", err=True)
+    say(findings)
     if any(finding.severity == "error" for finding in findings):
         click.echo(f"{severity_counts(finding.severity for finding in findings)}; the run goes on", err=True)
     return findings
+
+
+def say(findings: Sequence[Finding], *, show_all: bool = False) -> None:
+    """Print findings that are more than notes on stderr; many with the same code are counted."""
+    from fabemu.lint.finding import More, first_of_each
+
+    found = [finding for finding in findings if finding.severity != "note"]
+    for finding in found if show_all else first_of_each(found):
+        rest = "; `fabemu check --all` shows them" if isinstance(finding, More) else ""
+        click.echo(f"{finding.severity}: {finding}{rest}", err=True)
 
 
 def facts(compiled: Compiled) -> str:

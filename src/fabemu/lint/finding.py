@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
@@ -83,3 +84,40 @@ class Grouped:
     def findings(self) -> list[Finding]:
         """One finding a message, in the order in which they came."""
         return [self.rule.at(places, message, **figures) for message, (places, figures) in self.found.items()]
+
+
+SHOWN = 3
+"""Findings with one code that are shown in full; a fabric of a hundred thousand hosts has hundreds that are alike."""
+
+
+@dataclass(frozen=True)
+class More:
+    """Stands for further findings with a code."""
+
+    code: str
+    severity: Severity
+    findings: int
+    places: int
+
+    def __str__(self) -> str:
+        """How many there are."""
+        at = f", at {self.places:,} places" if self.places else ""
+        return f"{self.code}: {self.findings:,} more like these{at}"
+
+
+def first_of_each(findings: Sequence[Finding]) -> list[Finding | More]:
+    """The first `SHOWN` findings with each code, and behind them what stands for the others, if they are several."""
+    by_code: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding)
+    shown: list[Finding | More] = []
+    number: Counter[str] = Counter()
+    for finding in findings:
+        number[finding.code] += 1
+        alike = by_code[finding.code]
+        if number[finding.code] <= SHOWN or len(alike) == SHOWN + 1:
+            shown.append(finding)
+        elif number[finding.code] == SHOWN + 1:
+            left = alike[SHOWN:]
+            shown.append(More(finding.code, finding.severity, len(left), sum(len(item.places) for item in left)))
+    return shown

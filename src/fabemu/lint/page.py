@@ -15,8 +15,9 @@ finding has a code, and `fabemu explain CODE` says what it means. Codes are stab
 
 An **error** says that the scenario cannot do what it claims, such as a lossless class that may drop: `check` exits with
 2. A **warning** is to be looked at before a result is trusted, a **note** is a fact of the fabric; with these alone
-`check` exits with 0. `fabemu run` prints errors and warnings first and runs all the same: an incident that is to be
-reproduced is full of errors.
+`check` exits with 0. Of findings with the same code the first three are shown and the others counted; `--all` shows
+every one, and `--json` has them all. `fabemu run` prints errors and warnings first and runs all the same: an incident
+that is to be reproduced is full of errors.
 
 Rules look at the fabric as it is configured. Four of them also look at what a [[fault]] makes of it, from its start on
 and even if it ends, and say when: FB103 at `pfc-off`, FB104 and FB105 at `priority-map`, FB101 (and FB201) at

@@ -245,6 +245,35 @@ def test_an_unknown_key_is_the_same_error_as_everywhere(file, option):
     assert 'unknown key; did you mean "kmin"?' in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("option", "first", "second"),
+    [
+        ("switch.buffer=[4MiB,8MiB,4096KiB]", "4MiB", "4096KiB"),
+        ("switch.buffer=[4194304B,4MiB]", "4194304B", "4MiB"),
+        ("link.rate=[100Gbps,0.1Tbps]", "100Gbps", "0.1Tbps"),
+        ("link.delay=[1us,500ns,1000ns]", "1us", "1000ns"),
+        ("link.length=[5m,5.0m]", "5m", "5.0m"),
+        ("until=[1ms,1000us]", "1ms", "1000us"),
+        ("switch.pfc.alpha=[1/8,1,0.125]", "1/8", "0.125"),
+        ("switch.ecn.pmax=[0.5,1/2]", "0.5", "1/2"),
+        ("workload.0.size=[100KB,0.1MB]", "100KB", "0.1MB"),
+    ],
+)
+@pytest.mark.parametrize("design", ["grid", "list", "random"])
+def test_one_value_in_two_spellings_is_refused(file, option, first, second, design):
+    key = option.partition("=")[0]
+    with pytest.raises(InputError) as error:
+        planned(file, [option], design=design, points=4 if design == "random" else None)
+    assert str(error.value) == f"{key}: {first} and {second} are the same value; list it once"
+
+
+@pytest.mark.parametrize(
+    "option", ["switch.buffer=[4MiB,4MB]", "switch.pfc.enabled=[true,false]", "until=[1ms,nothing]"]
+)
+def test_values_that_differ_are_points(file, option):
+    assert len(planned(file, [option]).points) == 2
+
+
 def test_no_valid_point_at_all_is_an_error(file):
     with pytest.raises(ScenarioError, match="kmin 3MiB is above kmax 2MiB"):
         planned(file, ["switch.ecn.kmin=[3MiB,4MiB]", "switch.ecn.kmax=2MiB"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -45,6 +46,28 @@ class Key:
         if isinstance(value, Fraction):
             return float(value)
         return value if isinstance(value, int | float | str) else None
+
+    def refuse_equals(self, parameter: Parameter) -> None:
+        """Raise InputError if two values of the list are one, written in two ways."""
+        seen: list[Any] = []
+        for value in parameter.values:
+            meant = self._meant(value)
+            if meant in seen:
+                first = parameter.values[seen.index(meant)]
+                raise InputError(f"{self.path}: {written(first)} and {written(value)} are the same value; list it once")
+            seen.append(meant)
+
+    def _meant(self, value: Any) -> Any:
+        """What a value of the file says, however it is written; equal to that of no other value."""
+        if self.quantity is not None:
+            with contextlib.suppress(ValueError, TypeError):  # what it says to a list is said of its elements
+                return self.quantity.parse(value)
+        if isinstance(value, Mapping):
+            return {key: self._meant(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._meant(item) for item in value]
+        # To Python, true is 1.
+        return ("bool", value) if isinstance(value, bool) else value
 
     def between(self, parameter: Parameter, share: float) -> Any:
         """The value of the file that lies at a share (0 up to but not including 1) of the way along a range.

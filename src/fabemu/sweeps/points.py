@@ -136,6 +136,8 @@ def plan_sweep(
     keys = tuple(find_key(data, parameter.key) for parameter in parameters)
     if not all(key.is_known for key in keys):
         _load(scenario, first)
+    for key, parameter in zip(keys, parameters, strict=True):
+        key.refuse_equals(parameter)
     values = combinations(design, parameters, keys, points, design_seed)
     made = [make_point(index, item, scenario, common, parameters) for index, item in enumerate(values)]
     valid = [point.scenario for point in made if point.scenario is not None]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE
+from fabemu.cli.whole import Whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,10 +26,8 @@ _MOMENTS = ("arrived_ps", "sent_ps")
     "  fabemu budget out --op 17",
 )
 @click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
-@click.option("--op", "ops", multiple=True, type=click.IntRange(min=0), help="This message (its `op`); repeatable.")
-@click.option(
-    "--slowest", type=click.IntRange(min=1), help="So many messages with the longest completion times.  [default: 10]"
-)
+@click.option("--op", "ops", multiple=True, type=Whole(0), help="This message (its `op`); repeatable.")
+@click.option("--slowest", type=Whole(1), help="So many messages with the longest completion times.  [default: 10]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 def command(run: Path, ops: tuple[int, ...], slowest: int | None, as_json: bool) -> int:
     """Split the completion time of messages of a run into what it was spent on, to the picosecond.

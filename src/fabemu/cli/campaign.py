@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabemu.cli.progress import bar
+from fabemu.cli.whole import WholeJudgedLater
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Standing
 
 _RETRIES = 2  # sweeps.execute.RETRIES, without its import
+_JOBS_MAX = 1024  # that of sweeps.local
+_SEEDS_MAX = 100_000  # that of sweeps.points
 
 
 def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
     """A count such as 20, or a list such as 1,5,9."""
     match = re.fullmatch(r"\s*(\[?)\s*(\d+(?:\s*,\s*\d+)*)\s*(,?)\s*(\]?)\s*", text)
     if match is None or bool(match[1]) != bool(match[4]):
-        raise click.BadParameter(f"{text!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]")
+        raise click.BadParameter(
+            f"{text!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]; there can be 1 to {_SEEDS_MAX:,} "
+            "seeds, each from 0 to 2**63-1"
+        )
     numbers = [int(number) for number in match[2].split(",")]
     return numbers[0] if len(numbers) == 1 and not match[1] and not match[3] else numbers
 
@@ -54,7 +60,7 @@ def directory_options(noun: str, suffix: str) -> Callable[[Any], Any]:
         click.option(
             "-j",
             "--jobs",
-            type=int,
+            type=WholeJudgedLater(1, _JOBS_MAX),
             metavar="N",
             help="Processes of this machine, as far as its memory goes.  [default: one per core]",
         ),
@@ -63,7 +69,7 @@ def directory_options(noun: str, suffix: str) -> Callable[[Any], Any]:
         ),
         click.option(
             "--retries",
-            type=int,
+            type=WholeJudgedLater(0),
             default=_RETRIES,
             show_default=True,
             metavar="N",

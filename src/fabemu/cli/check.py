@@ -13,6 +13,7 @@ import click
 
 from fabemu.cli import EXIT_FINE, EXIT_INPUT
 from fabemu.cli.run import IGNORE_MEMORY, facts, load, say
+from fabemu.cli.whole import Whole
 
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
@@ -31,7 +32,7 @@ _LINE = 100
 @click.option("--show", is_flag=True, help="Print the scenario as resolved, every default spelt out.")
 @click.option(
     "--congested-ports",
-    type=click.IntRange(min=1),
+    type=Whole(1),
     help="Ports of a switch to expect congested at once, for the ECN checks.  [default: what the traffic can congest]",
 )
 @click.option(

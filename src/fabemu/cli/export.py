@@ -10,6 +10,7 @@ import click
 
 from fabemu.cli.import_ import calc_unit_ps
 from fabemu.cli.streams import streaming
+from fabemu.cli.whole import SEED, Whole
 
 if TYPE_CHECKING:
     from fabemu.export import Capture
@@ -68,7 +69,7 @@ def _default(run: Path, ending: str) -> Path:
     "--from", "from_ps", metavar="TIME", callback=_time, help="Only frames sent from this time on, such as 10us."
 )
 @click.option("--to", "to_ps", metavar="TIME", callback=_time, help="Only frames sent before this time.")
-@click.option("--snaplen", type=click.IntRange(1, 2**31 - 1), help="Keep so many bytes of each frame.  [default: all]")
+@click.option("--snaplen", type=Whole(1, 2**31 - 1), help="Keep so many bytes of each frame.  [default: all]")
 @click.option("--picoseconds", is_flag=True, help="Time stamps of a picosecond.  [default: nanoseconds, rounded down]")
 @_FORCE
 def pcapng(
@@ -198,7 +199,7 @@ def _contents(capture: Capture) -> str:
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
+@click.option("--seed", type=SEED, help="Seed of all random draws, instead of the scenario's.")
 @click.option(
     "--calc-unit", default="1ns", show_default=True, callback=calc_unit_ps, help="What the numbers of calc count."
 )

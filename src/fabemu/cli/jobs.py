@@ -11,6 +11,7 @@ import click
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
+from fabemu.cli.whole import SEED
 
 if TYPE_CHECKING:
     from fabemu.alone import JobCost
@@ -32,7 +33,7 @@ _COLUMNS: tuple[tuple[str, int], ...] = (
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
+@click.option("--seed", type=SEED, help="Seed of all random draws, instead of the scenario's.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 def command(scenario: Path, overrides: tuple[str, ...], seed: int | None, as_json: bool) -> int:
     """Run SCENARIO whole, then each of its jobs alone on the same GPUs, and say what they cost each other.

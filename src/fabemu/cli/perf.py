@@ -14,6 +14,7 @@ from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 from fabemu.cli.streams import streaming
+from fabemu.cli.whole import SEED, Whole
 
 if TYPE_CHECKING:
     from fabemu.perf import PerfRow
@@ -50,18 +51,16 @@ def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 )
 @click.option("-b", "--begin", default="1KiB", callback=_size, show_default=True, help="Smallest size.")
 @click.option("-e", "--end", default="64MiB", callback=_size, show_default=True, help="Largest size.")
-@click.option("-f", "--factor", type=click.IntRange(min=2), help="Each size is so many times the last.  [default: 4]")
+@click.option("-f", "--factor", type=Whole(2), help="Each size is so many times the last.  [default: 4]")
 @click.option("--step", callback=_size, help="Each size is so many bytes more than the last, instead of --factor.")
-@click.option(
-    "-n", "--iterations", type=click.IntRange(min=1), default=2, show_default=True, help="Runs that are measured."
-)
-@click.option("-w", "--warm-ups", type=click.IntRange(min=0), default=1, show_default=True, help="Runs before them.")
+@click.option("-n", "--iterations", type=Whole(1), default=2, show_default=True, help="Runs that are measured.")
+@click.option("-w", "--warm-ups", type=Whole(0), default=1, show_default=True, help="Runs before them.")
 @click.option("--type", "type_name", type=click.Choice(_TYPES), default="float", show_default=True, help="Of elements.")
 @click.option("--background", is_flag=True, help="Keep the other workloads of the scenario running beside it.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
+@click.option("--seed", type=SEED, help="Seed of all random draws, instead of the scenario's.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 def command(
     scenario: Path,

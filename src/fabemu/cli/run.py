@@ -11,6 +11,7 @@ import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.signals import Signals
+from fabemu.cli.whole import SEED, THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +48,9 @@ def _checked_threads(_: click.Context, __: click.Parameter, value: int | None) -
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws, instead of the scenario's.")
+@click.option("--seed", type=SEED, help="Seed of all random draws, instead of the scenario's.")
 @click.option("--until", metavar="TIME", help="End the run at this simulated time, such as 2ms.")
-@click.option("--threads", type=int, callback=_checked_threads, help=_THREADS)
+@click.option("--threads", type=THREADS, callback=_checked_threads, help=_THREADS)
 @click.option(
     "--engine",
     type=click.Choice(_ENGINES),

@@ -18,11 +18,13 @@ from fabemu.cli.campaign import (
     seeds_option,
 )
 from fabemu.cli.signals import Signals
+from fabemu.cli.whole import SEED, WholeJudgedLater
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Sweep
 
 _DESIGNS = ("grid", "list", "random", "lhs")  # those of sweeps.design, without its import
+_POINTS_MAX = 20_000  # that of sweeps.design, without its import
 _MANY_POINTS = 1000  # which take seconds to validate
 
 
@@ -44,8 +46,13 @@ _MANY_POINTS = 1000  # which take seconds to validate
     show_default=True,
     help="All combinations; first values, second values, ...; random draws; a Latin hypercube.",
 )
-@click.option("--points", type=int, metavar="N", help="Number of points of the designs random and lhs.")
-@click.option("--design-seed", type=int, default=1, show_default=True, help="Seed of the draws of these designs.")
+@click.option(
+    "--points",
+    type=WholeJudgedLater(1, _POINTS_MAX),
+    metavar="N",
+    help="Number of points of the designs random and lhs.",
+)
+@click.option("--design-seed", type=SEED, default=1, show_default=True, help="Seed of the draws of these designs.")
 @directory_options("sweep", "sweep")
 @click.option(
     "--objective",

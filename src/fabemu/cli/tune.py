@@ -18,9 +18,12 @@ from fabemu.cli.campaign import (
     seeds_option,
 )
 from fabemu.cli.signals import Signals
+from fabemu.cli.whole import WholeJudgedLater
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Sweep
+
+_TRIALS_MAX, _SAMPLER_SEEDS = 10_000, 2**32  # those of sweeps.study, without its import
 
 
 @click.command("tune", cls=Simulating)
@@ -42,17 +45,30 @@ if TYPE_CHECKING:
     metavar="FIGURE<=NUMBER",
     help="What must hold for every seed, in base units: pauses.count=0. Repeatable.",
 )
-@click.option("--trials", type=int, default=50, show_default=True, metavar="N", help="Points in all.")
+@click.option(
+    "--trials",
+    type=WholeJudgedLater(1, _TRIALS_MAX),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Points in all.",
+)
 @click.option(
     "--batch",
-    type=int,
+    type=WholeJudgedLater(1),
     default=8,
     show_default=True,
     metavar="N",
     help="Points chosen at a time: what can run at once.",
 )
 @seeds_option()
-@click.option("--sampler-seed", type=int, default=1, show_default=True, help="Seed of the optimiser.")
+@click.option(
+    "--sampler-seed",
+    type=WholeJudgedLater(0, _SAMPLER_SEEDS - 1),
+    default=1,
+    show_default=True,
+    help="Seed of the optimiser.",
+)
 @directory_options("study", "tune")
 @output_options("study")
 def command(

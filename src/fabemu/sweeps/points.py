@@ -202,7 +202,9 @@ def _data(scenario: ScenarioSource, changes: Sequence[str]) -> dict[str, Any]:
 def _seeds(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
     if isinstance(seeds, int):
         if not 1 <= seeds <= SEEDS_MAX:
-            raise InputError(f"{seeds} seeds: a sweep has 1 to {SEEDS_MAX:,}; to name one seed, write a list: {seeds},")
+            raise InputError(
+                f"{seeds} seeds: a sweep has 1 to {SEEDS_MAX:,} of them; for seed {seeds} alone write a list: {seeds},"
+            )
         chosen = tuple(range(first, first + seeds))
     else:
         try:

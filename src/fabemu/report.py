@@ -16,6 +16,7 @@ from fabemu.analysis.incidents import Incident
 from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.pauses import PauseRoots, PauseTotal, PausingPort
 from fabemu.analysis.steps import TrainingSteps
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.layout import Section, plain_text, show
@@ -119,7 +120,7 @@ def severity_counts(severities: Iterable[str]) -> str:
     """Errors and warnings in short, "2 errors, 3 warnings"; empty if there are none."""
     counts = Counter(severities)
     shown = [(counts[severity], severity) for severity in ("error", "warning") if counts[severity]]
-    return ", ".join(f"{count} {severity}{'s' if count > 1 else ''}" for count, severity in shown)
+    return ", ".join(counted(count, severity) for count, severity in shown)
 
 
 def time_text(time_ps: float) -> str:
@@ -256,7 +257,7 @@ def _head(summary: Summary) -> Section:
         lines.append(str(info["error"]))
     if "simulated_ps" in info:
         messages = info.get("messages", {})
-        text = f"{messages.get('done', 0):,} of {messages.get('count', 0):,} messages done"
+        text = f"{messages.get('done', 0):,} of {counted(messages.get('count', 0), 'message')} done"
         others = [f"{messages[key]:,} {word}" for key, word in _NOT_DONE if messages.get(key)]
         if messages.get("unfinished") and summary.arrived:
             # The tables below count them as finished: their last byte is there.

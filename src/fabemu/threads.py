@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fabemu.counted import agreeing, counted
 from fabemu.errors import InputError
 from fabemu.partition import partition
 from fabemu.plan import SCHEDULER_WINDOW, Plan
@@ -59,10 +60,9 @@ def allowed_threads(asked: int | None) -> int:
     if not isinstance(asked, int) or isinstance(asked, bool):
         raise InputError(f"threads = {asked!r}: a whole number from 1 to {most}, or None for what pays")
     if not 1 <= asked <= most:
-        cores_text = "1 core" if most == 1 else f"{most} cores"
         range_text = "only 1" if most == 1 else f"1 to {most}"
         raise InputError(
-            f"{asked} thread{'s' if asked != 1 else ''}: this process may use {cores_text}, so {range_text} can "
+            f"{asked} {agreeing(asked, 'thread')}: this process may use {counted(most, 'core')}, so {range_text} can "
             f"be asked for; leave it out to use what pays. Results never depend on it"
         )
     return asked

@@ -52,7 +52,7 @@ def test_run_writes_results_to_stdout_and_talk_to_stderr(folder):
     assert done.returncode == 0
     assert done.stdout.startswith("small: finished\n") and "all " in done.stdout and "digest" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
-    assert done.stderr.startswith("simulating small: 4 hosts, 1 switches, 4 cables; 3 messages, 300.0 KB; seed 3")
+    assert done.stderr.startswith("simulating small: 4 hosts, 1 switch, 4 cables; 3 messages, 300.0 KB; seed 3")
     run = fabemu.load(folder / "small.run")
     assert run.info["status"] == "finished" and run.flows.num_rows == 3
     assert done.stdout == f"{run.summary()}\n".replace(str(run.directory), "small.run")

@@ -339,7 +339,7 @@ def test_the_ideal_of_the_simulator_is_its_formula(tmp_path):
         trip = 2 * (600 + 1000 + 600) + 2 * (4096 * 8 * 10**9 // 10**11) + 4096 * 8 * 10**9 // (25 * 10**9)
         assert value == trip + (size + packets * 62) * 8 * 10**9 // (25 * 10**9)
     files = export_hpcc(result.directory, tmp_path / "out")
-    assert (files.flows, files.notes) == (0, ("1 messages are not in fct.txt: not done, or inside a scale-up domain",))
+    assert (files.flows, files.notes) == (0, ("1 message is not in fct.txt: not done, or inside a scale-up domain",))
 
 
 def test_files_of_hpcc_are_not_replaced_unasked(result, tmp_path):

@@ -26,6 +26,7 @@ from fabemu.analysis.buffers import buffers
 from fabemu.analysis.paths import data_paths
 from fabemu.analysis.pauses import lengths_ps
 from fabemu.analysis.storms import Storm, storms
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.plan import CC_FIXED, CC_NONE
@@ -350,9 +351,10 @@ class _Examination:
             if code != "FH102" and share < limits.pause_share:
                 continue
             paused_ps = sum(storm.paused_ps for storm in group)
+            pauses = sum(storm.pauses for storm in group)
             figures = {
                 "storms": len(group),
-                "pauses": sum(storm.pauses for storm in group),
+                "pauses": pauses,
                 "paused_ps": paused_ps,
                 "ports": len(held),
                 "depth": max(storm.depth for storm in group),
@@ -361,6 +363,7 @@ class _Examination:
                 "class": first.class_name,
                 "made_by": sorted({item.label for storm in group for item in storm.culprits or ()}),
             }
+            goes = "goes" if pauses == 1 else "go"
             sentence = f"{largest.sentence()}; it held {worst} for {100 * share:.3g} % of the run"
             if len(group) > 1:
                 sentence = (
@@ -373,7 +376,7 @@ class _Examination:
                 min(storm.start_ps for storm in group),
                 max(storm.end_ps for storm in group),
                 sentence,
-                f"{figures['pauses']:,} pauses that go back to {first.root_port}",
+                f"{counted(pauses, 'pause')} that {goes} back to {first.root_port}",
                 figures,
                 "critical" if share >= limits.pause_share_critical else None,
             )
@@ -434,7 +437,7 @@ class _Examination:
             if marks[key]:
                 continue
             pauses = sum(storm.pauses for storm in group)
-            what = f"{pauses:,} pauses, and not one mark at {key[0]} (class {key[1]})"
+            what = f"{counted(pauses, 'pause')}, and not one mark at {key[0]} (class {key[1]})"
             alert = _alert(
                 "FH105",
                 key[0],

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from fabemu.analysis.batches import Names, again, integers
 from fabemu.analysis.kernel import compiled
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.result import Run
@@ -405,9 +406,10 @@ def _why(row: Mapping[str, Any]) -> tuple[str, str]:
         "late start": row["chain_start_ps"],
     }
     cause = max(parts, key=lambda part: parts[part])
-    last = f"{name}: {row['host']} was last, {round_time(row['later_ps'])} after the median of {row['ranks']:,} ranks"
+    ranks = counted(row["ranks"], "rank")
+    last = f"{name}: {row['host']} was last, {round_time(row['later_ps'])} after the median of {ranks}"
     amount = f"{round_time(max(parts[cause], 0))} of {round_time(time_ps)}"
-    chain = f"a chain of {row['chain']:,} message{'s' if row['chain'] > 1 else ''}"
+    chain = f"a chain of {counted(row['chain'], 'message')}"
     if parts[cause] <= _EVEN * time_ps:
         return "none", f"{last}; {chain} took about its ideal time"
     if cause == "computing":
@@ -419,7 +421,9 @@ def _why(row: Mapping[str, Any]) -> tuple[str, str]:
         f"message {row['slow_flow']} from {row['slow_src']} to {row['slow_dst']}"
     )
     if row["slow_retransmissions"]:
-        return "retransmission", f"{text}, of which {row['slow_retransmissions']:,} packets were sent again"
+        again = row["slow_retransmissions"]
+        were = "was" if again == 1 else "were"
+        return "retransmission", f"{text}, of which {counted(again, 'packet')} {were} sent again"
     if row.get("slow_paused_ps") and row["slow_paused_ps"] >= row["slow_excess_ps"] / 2:
         return "paused", f"{text}, whose sender was paused for {round_time(row['slow_paused_ps'])}"
     if row["slow_cnps"]:

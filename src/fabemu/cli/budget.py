@@ -11,6 +11,7 @@ import click
 
 from fabemu.cli import EXIT_FINE
 from fabemu.cli.whole import Whole
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +76,7 @@ def _messages(table: pa.Table) -> Section:
     jobs = any(row["job"] is not None for row in rows)
     columns = ("op", "workload", *(("job",) if jobs else ()), "from", "to", "total")
     return Section(
-        f"Where the time went: {len(rows)} message{'s' if len(rows) != 1 else ''}, the slowest first",
+        f"Where the time went: {counted(len(rows), 'message')}, the slowest first",
         (*columns, *(name.removesuffix("_ps").replace("_", " ") for name in parts)),
         [
             (

@@ -13,6 +13,7 @@ import click
 
 from fabemu.cli.progress import bar
 from fabemu.cli.whole import WholeJudgedLater
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Standing
@@ -27,8 +28,8 @@ def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[i
     match = re.fullmatch(r"\s*(\[?)\s*(\d+(?:\s*,\s*\d+)*)\s*(,?)\s*(\]?)\s*", text)
     if match is None or bool(match[1]) != bool(match[4]):
         raise click.BadParameter(
-            f"{text!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]; there can be 1 to {_SEEDS_MAX:,} "
-            "seeds, each from 0 to 2**63-1"
+            f"{text!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]; there can be 1 to "
+            f"{_SEEDS_MAX:,} seeds, each from 0 to 2**63-1"
         )
     numbers = [int(number) for number in match[2].split(",")]
     return numbers[0] if len(numbers) == 1 and not match[1] and not match[3] else numbers
@@ -118,7 +119,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[[Standing], None] | None]:
         from fabemu.report import duration_text
 
         def show_standing(standing: Standing) -> None:
-            text = f"{standing.done:,} of {standing.run_count:,} runs, {standing.running:,} at work"
+            text = f"{standing.done:,} of {counted(standing.run_count, 'run')}, {standing.running:,} at work"
             text += f", {standing.without_figures:,} without figures" if standing.without_figures else ""
             left = standing.seconds_left
             text += f", {duration_text(left)} left" if left is not None else ""

@@ -14,6 +14,7 @@ import click
 from fabemu.cli import EXIT_FINE, EXIT_INPUT
 from fabemu.cli.run import IGNORE_MEMORY, facts, load, say
 from fabemu.cli.whole import Whole
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.compile import Compiled
@@ -158,7 +159,7 @@ def _check_sonic(path: Path, lookup: Path | None, *, show_all: bool, as_json: bo
     else:
         click.echo(f"{path}: {_counts(count)}")
         lossless = sum(bool(switch.pfc_of(port)) for port in switch.data_ports)
-        click.echo(f"  {_plural(len(switch.data_ports), 'port')}, {lossless} with PFC")
+        click.echo(f"  {counted(len(switch.data_ports), 'port')}, {lossless} with PFC")
         if findings:
             click.echo(f"\n{_table(findings, show_all=show_all)}")
     return _verdict(path, count["error"])
@@ -168,7 +169,7 @@ def _verdict(path: Path, errors: int) -> int:
     """Say whether there are errors, and give the exit code."""
     if not errors:
         return EXIT_FINE
-    text = _plural(errors, "error")
+    text = counted(errors, "error")
     click.echo(f"error: {path}: {text}; `fabemu explain CODE` says what a code means", err=True)
     return EXIT_INPUT
 
@@ -176,12 +177,8 @@ def _verdict(path: Path, errors: int) -> int:
 def _counts(count: Counter[Severity]) -> str:
     """What was found in short: "fine, 1 warning"."""
     shown: tuple[Severity, ...] = ("error", "warning")
-    counts = [_plural(count[severity], severity) for severity in shown if count[severity]]
+    counts = [counted(count[severity], severity) for severity in shown if count[severity]]
     return ", ".join([*([] if count["error"] else ["fine"]), *counts])
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def _table(findings: Sequence[Finding], *, show_all: bool) -> str:

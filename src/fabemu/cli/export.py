@@ -11,6 +11,7 @@ import click
 from fabemu.cli.import_ import calc_unit_ps
 from fabemu.cli.streams import streaming
 from fabemu.cli.whole import SEED, Whole
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.export import Capture
@@ -159,7 +160,7 @@ def csv(run: Path, table: str, output: Path | None, force: bool) -> None:
         return
     path = output if output is not None else Path(f"{table}.csv")
     rows = export_csv(run, table, path, force=force)
-    click.echo(f"{rows:,} rows", err=True)
+    click.echo(f"{counted(rows, 'row')}", err=True)
     click.echo(path)
 
 
@@ -178,7 +179,7 @@ def hpcc(run: Path, output: Path | None, force: bool) -> None:
     from fabemu.export import export_hpcc
 
     files = export_hpcc(run, output if output is not None else _default(run, "-hpcc"), force=force)
-    click.echo(f"{files.flows:,} messages, {files.frames:,} pauses and ends of pauses", err=True)
+    click.echo(f"{counted(files.flows, 'message')}, {files.frames:,} pauses and ends of pauses", err=True)
     for note in files.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(files.directory)
@@ -186,7 +187,9 @@ def hpcc(run: Path, output: Path | None, force: bool) -> None:
 
 def _contents(capture: Capture) -> str:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in capture.frames.items() if count)
-    return f"{sum(capture.frames.values()):,} frames on {capture.interfaces:,} link directions: {kinds}"
+    return (
+        f"{counted(sum(capture.frames.values()), 'frame')} on {counted(capture.interfaces, 'link direction')}: {kinds}"
+    )
 
 
 @export_group.command(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_WORSE, talk
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.analysis.alarms import Alert, Thresholds
@@ -114,12 +115,12 @@ def _sections(found: Health) -> list[Section]:
         return [Section(f"Nothing found, but not all could be looked at: not {unchecked}" if unchecked else nothing)]
     severities = [incident.severity for incident in incidents]
     counts = ", ".join(f"{severities.count(name)} {name}" for name in dict.fromkeys(severities))
-    sections = [Section(f"{len(incidents)} incident{'s' if len(incidents) > 1 else ''}: {counts}")]
+    sections = [Section(f"{counted(len(incidents), 'incident')}: {counts}")]
     for number, incident in enumerate(incidents, start=1):
         lines = [incident.sentence, *(_line(alert) for alert in incident.alerts[:_SHOWN])]
         rest = len(incident.alerts) - _SHOWN
         if rest > 0:
-            lines.append(f"... and {rest} more alert{'s' if rest > 1 else ''}; --json has them all")
+            lines.append(f"... and {counted(rest, 'more alert')}; --json has them all")
         title = f"{number}. {incident.severity}: {_title(incident.root)}"
         sections.append(Section(title, lines=lines, alarm=incident.severity == "critical"))
     if unchecked:

@@ -15,6 +15,7 @@ from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 from fabemu.cli.streams import streaming
 from fabemu.cli.whole import SEED, Whole
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.perf import PerfRow
@@ -149,7 +150,8 @@ def _changes(item: Any, collective: str | None, algorithm: str | None) -> dict[s
 
 
 def _head(row: PerfRow, name: str, iterations: int, warm_ups: int) -> None:
-    click.echo(f"# {name}: {row.operation}, {row.ranks} ranks; {iterations} runs measured after {warm_ups}")
+    ranks, runs = counted(row.ranks, "rank"), counted(iterations, "run")
+    click.echo(f"# {name}: {row.operation}, {ranks}; {runs} measured after {warm_ups}")
     for part in (0, 1):
         click.echo("".join((unit if part else title).rjust(width) for title, unit, width in _COLUMNS))
 

@@ -12,6 +12,7 @@ import click
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
 from fabemu.cli.signals import Signals
 from fabemu.cli.whole import SEED, THREADS
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,8 +210,9 @@ def facts(compiled: Compiled) -> str:
     size = float(plan.op_bytes[sends].sum(dtype=float))
     until = time_text(plan.until_ps) if plan.until_ps < FOREVER_PS else "until all is done"
     return (
-        f"{plan.host_count:,} hosts, {plan.node_count - plan.host_count:,} switches, {plan.port_count // 2:,} cables; "
-        f"{int(sends.sum()):,} messages, {bytes_text(size)}; seed {plan.seed}; {until}"
+        f"{counted(plan.host_count, 'host')}, {counted(plan.node_count - plan.host_count, 'switch')}, "
+        f"{counted(plan.port_count // 2, 'cable')}; {counted(int(sends.sum()), 'message')}, {bytes_text(size)}; "
+        f"seed {plan.seed}; {until}"
     )
 
 
@@ -263,5 +265,5 @@ def _verdict(result: Run) -> int:
         (held_back, f"never ran: what came before {'failed' if failed else 'did not finish'}"),
     ):
         if count:
-            click.echo(f"error: {count:,} message{'s' if count > 1 else ''} {text}", err=True)
+            click.echo(f"error: {counted(count, 'message')} {text}", err=True)
     return EXIT_UNFINISHED if failed or stalled or held_back or deadlocked else EXIT_FINE

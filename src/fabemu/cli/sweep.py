@@ -19,6 +19,7 @@ from fabemu.cli.campaign import (
 )
 from fabemu.cli.signals import Signals
 from fabemu.cli.whole import SEED, WholeJudgedLater
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Sweep
@@ -115,7 +116,7 @@ def command(
         hire = hiring(lambda: execution.plan, say_warning, jobs=jobs, dask=dask)
         count = check_design(design, parameters, points)
         if count >= _MANY_POINTS and not quiet:
-            click.echo(f"validating {count:,} points", err=True)
+            click.echo(f"validating {counted(count, 'point')}", err=True)
         plan = plan_sweep(
             scenario, common, parameters, seeds=seeds, design=design, points=points, design_seed=design_seed
         )
@@ -144,8 +145,9 @@ def _verdict(sweep: Sweep) -> int:
     """Exit code of a sweep that came to its end."""
     deadlocked = sweep.info["counts"].get("deadlocked", 0)
     if deadlocked:
-        click.echo(f"warning: {deadlocked:,} runs ended deadlocked", err=True)
+        click.echo(f"warning: {counted(deadlocked, 'run')} ended deadlocked", err=True)
     without = len(sweep.failures())
     if without:
-        click.echo(f"error: {without:,} of {sweep.table.num_rows:,} runs have no figures", err=True)
+        has = "has" if without == 1 else "have"
+        click.echo(f"error: {without:,} of {counted(sweep.table.num_rows, 'run')} {has} no figures", err=True)
     return EXIT_UNFINISHED if without else EXIT_FINE

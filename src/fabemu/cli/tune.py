@@ -19,6 +19,7 @@ from fabemu.cli.campaign import (
 )
 from fabemu.cli.signals import Signals
 from fabemu.cli.whole import WholeJudgedLater
+from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.sweeps import Sweep
@@ -117,7 +118,7 @@ def command(
         execution = study_execution(study, directory, retries=retries, force=force, keep=keep)
         if not quiet:
             wanted = ", ".join([f"{'greatest' if aim.greatest else 'least'} {aim.figure}", *map(str, aim.limits)])
-            click.echo(f"tuning {study.plan.name}: {trials:,} trials for {wanted}", err=True)
+            click.echo(f"tuning {study.plan.name}: {counted(trials, 'trial')} for {wanted}", err=True)
         signals.stop_with(execution.stop)
         with progress(quiet=quiet) as show:
             status = execution.run(hire, show, lambda: study.more(execution.outcomes))

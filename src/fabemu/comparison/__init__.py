@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fabemu.counted import counted
+
 if TYPE_CHECKING:
     from fabemu.comparison.groups import Group
     from fabemu.comparison.result import Comparison
@@ -133,16 +135,17 @@ def _design_note(first: Group, group: Group, plan: Design) -> str:
     pair = f"{group.letter} against {first.letter}"
     if plan.kind == "none":
         return (
-            f"{pair}: no p-values: {len(first.members)} and {len(group.members)} runs are too few to tell a change "
-            "from chance; run both settings with the same six seeds or more"
+            f"{pair}: no p-values: {len(first.members)} and {counted(len(group.members), 'run')} are too few to tell a "
+            "change from chance; run both settings with the same six seeds or more"
         )
     if plan.kind == "paired":
-        what = f"{len(plan.first)} pairs of runs with the same seed: sign-flip test of the mean change"
+        what = f"{counted(len(plan.first), 'pair of runs')} with the same seed: sign-flip test of the mean change"
         more = "six pairs"
     else:
-        what = f"{len(plan.first)} and {len(plan.other)} runs with different seeds: permutation test of the means"
+        runs = f"{len(plan.first)} and {counted(len(plan.other), 'run')}"
+        what = f"{runs} with different seeds: permutation test of the means"
         more = "four runs of each"
-    count = f"all {plan.permutations:,} permutations" if plan.exact else "200,000 random permutations"
+    count = f"all {counted(plan.permutations, 'permutation')}" if plan.exact else "200,000 random permutations"
     text = f"{pair}: {what}, two-sided, {count}"
     if plan.least_p >= 0.05:
         text += f"; p cannot be below {plan.least_p:.4g} with so few: give {more} or more to be able to find p < 0.05"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.recorded.source import Source
@@ -138,7 +139,7 @@ def gather(places: Sequence[str | Path | Run]) -> tuple[Group, ...]:
             group.append(member)
     if len(chosen) < 2:
         raise InputError(
-            f"all {len(members)} runs are seeds of one setting ({members[0].run.info.get('name')}): "
+            f"all {counted(len(members), 'run')} are seeds of one setting ({members[0].run.info.get('name')}): "
             "give runs of another setting too, as in `fabemu run SCENARIO --set KEY=VALUE -o DIR`"
         )
     return tuple(Group(_letter(index), tuple(group)) for index, group in enumerate(chosen))

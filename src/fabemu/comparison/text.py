@@ -9,6 +9,7 @@ from fabemu.comparison.changes import Change
 from fabemu.comparison.groups import Group
 from fabemu.comparison.limits import Verdict
 from fabemu.comparison.result import Comparison
+from fabemu.counted import counted
 from fabemu.layout import Section
 from fabemu.report import bytes_text, count_text, rate_text, time_text
 
@@ -73,7 +74,7 @@ def _settings(comparison: Comparison) -> Section:
         for index, group in enumerate(comparison.groups)
     ]
     runs = sum(len(group.members) for group in comparison.groups)
-    title = f"comparing {len(comparison.groups)} settings, {runs} runs"
+    title = f"comparing {counted(len(comparison.groups), 'setting')}, {counted(runs, 'run')}"
     return Section(title, ("setting", "scenario", "seeds", "runs"), rows, names=_NAMES | {"seeds"})
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fabemu.cost.machine import Room, room, size_text
 from fabemu.cost.size import check_operations, counts_of_scenario, plan_bytes, route_bytes, sure_bytes
+from fabemu.counted import counted
 from fabemu.errors import AtHand, MachineError
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def admit_scenario(scenario: Scenario, base_dir: Path = Path(), *, ignore_memory
     if there_is is None or needed <= there_is.bytes:
         return None
     plan = plan_bytes(counts) + routes
-    messages = f"{counts.messages:,} messages"
+    messages = counted(counts.messages, "message")
     if counts.ops > counts.messages:
-        messages += f" ({counts.ops:,} operations)"
+        messages += f" ({counted(counts.ops, 'operation')})"
     text = (
-        f"not enough memory: {counts.hosts:,} hosts, {counts.ports // 2:,} cables and {messages} take at "
-        f"least {size_text(needed)} before the first packet ({size_text(plan)} of it the plan), and "
+        f"not enough memory: {counted(counts.hosts, 'host')}, {counted(counts.ports // 2, 'cable')} and {messages} "
+        f"take at least {size_text(needed)} before the first packet ({size_text(plan)} of it the plan), and "
         f"there is {there_is}; {_REMEDY}"
     )
     if not ignore_memory:

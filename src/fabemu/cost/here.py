@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from fabemu.cost.admission import WARN_SHARE
 from fabemu.cost.estimate import Cost, Estimate
 from fabemu.cost.machine import Room, size_text
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.report import duration_text, time_text
 
@@ -84,7 +85,9 @@ class CostHere:
         line("memory", self._memory_text())
         parts = sorted(cost.memory.to_dict().items(), key=lambda item: -item[1])
         line("", ", ".join(f"{name.replace('_', ' ')} {size_text(value)}" for name, value in parts if value >= 1e6))
-        rows = [f"{table} {cost.rows[table]:,} rows, {size_text(size)}" for table, size in cost.trace_bytes.items()]
+        rows = [
+            f"{table} {counted(cost.rows[table], 'row')}, {size_text(size)}" for table, size in cost.trace_bytes.items()
+        ]
         line("traces", f"{size_text(sum(cost.trace_bytes.values()))} on disk")
         if rows:
             line("", "; ".join(rows))

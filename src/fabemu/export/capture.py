@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fabemu.columns import number_values
 from fabemu.compile import Compiled
 from fabemu.compile.traffic import source_ports
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.export import frame, pcapng
@@ -127,11 +128,15 @@ def export_pcapng(
         if not found.taken:
             raise InputError(f"{directory}: {found.text(len(selection.ports))}")
     if capture.credits:
-        capture.notes.append(f"{capture.credits:,} credit frames are left out: there is no Ethernet form of them")
-    if capture.longer:
+        are = "is" if capture.credits == 1 else "are"
         capture.notes.append(
-            f"{capture.longer:,} frames are longer than in the simulation: the [frames] of the scenario are shorter "
-            "than the headers of RoCEv2"
+            f"{counted(capture.credits, 'credit frame')} {are} left out: there is no Ethernet form of them"
+        )
+    if capture.longer:
+        are = "is" if capture.longer == 1 else "are"
+        capture.notes.append(
+            f"{counted(capture.longer, 'frame')} {are} longer than in the simulation: the [frames] of the scenario are "
+            "shorter than the headers of RoCEv2"
         )
     return capture
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fabemu.compile import Compiled
 from fabemu.compile.traffic import source_ports
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError, OutputError
 from fabemu.export.output import refuse_existing, replacing
@@ -99,7 +100,8 @@ def export_hpcc(directory: Path, output: Path, *, force: bool = False) -> HpccFi
         raise OutputError(f"{output}: cannot be made: {error.strerror or error}") from error
     fct, left_out = _fct(compiled, nodes, flows_path)
     if left_out:
-        notes.append(f"{left_out:,} messages are not in {FCT_FILE}: not done, or inside a scale-up domain")
+        are = "is" if left_out == 1 else "are"
+        notes.append(f"{counted(left_out, 'message')} {are} not in {FCT_FILE}: not done, or inside a scale-up domain")
     _write(output / FCT_FILE, "%08x %08x %d %d %d %d %d %d\n", fct, directory, force=force)
     frames = 0
     if pauses_path.is_file():

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fabemu.analysis import fct
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.figures.canvas import LEGEND_BELOW, blank, literal, nothing, short
@@ -111,7 +112,7 @@ def completion_times(run: Run, *, measure: str = "fct_ps", by: str = "size", tai
         notes.append(f"A curve has at most {POINTS} points: exact ranks, densest in the tail.")
     if found[0].unfinished:
         notes.append(
-            f"{found[0].unfinished:,} of {found[0].count:,} messages did not finish: curves end below 100 %, "
+            f"{found[0].unfinished:,} of {counted(found[0].count, 'message')} did not finish: curves end below 100 %, "
             "as these count as slower than all others."
         )
     figure = blank(430, notes=notes)

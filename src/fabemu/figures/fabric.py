@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.figures.canvas import blank, literal
@@ -234,7 +235,7 @@ def _add_nodes(figure: Figure, view: FabricView) -> None:
         for node in chosen.tolist():
             many = int(fabric.members[node])
             kind = "host" if hosts else f"{literal(fabric.tiers[node])} switch".strip()
-            what = f"{many:,} {kind}{'es' if kind.endswith('switch') else 's'}" if many > 1 else kind
+            what = counted(many, kind) if many > 1 else kind
             texts.append(f"<b>{literal(fabric.names[node])}</b><br>{what}")
         figure.add_trace(
             Scatter(

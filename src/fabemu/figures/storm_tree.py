@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from fabemu.analysis.storms import Storm, storms
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.figures.canvas import blank, literal, nothing, short
@@ -177,13 +178,13 @@ def tree_of(storm: Storm) -> Figure:
             texts.append(
                 f"<b>{literal(storm.root_port)}</b><br>root of the storm: {literal(storm.cause)}<br>"
                 f"class {literal(storm.class_name)}, from {time_text(storm.start_ps)} to {time_text(storm.end_ps)}<br>"
-                f"{storm.pauses:,} pauses, {time_text(storm.paused_ps)} in all, {storm.ports:,} ports"
+                f"{counted(storm.pauses, 'pause')}, {time_text(storm.paused_ps)} in all, {counted(storm.ports, 'port')}"
             )
             colours.append(PAUSED)
             sizes.append(17.0)
         elif node.row < 0:
             labels.append(f"{node.joined:,} more")
-            texts.append(f"{node.joined:,} more ports, paused less")
+            texts.append(f"{counted(node.joined, 'more port')}, paused less")
             colours.append(GROUND)
             sizes.append(9.0)
         else:
@@ -191,7 +192,8 @@ def tree_of(storm: Storm) -> Figure:
             labels.append(short(row["paused_port"], 34))
             texts.append(
                 f"<b>{literal(row['paused_port'])}</b> was paused by {literal(row['port'])}<br>"
-                f"{row['pauses']:,} pauses, {time_text(row['paused_ps'])} in all: {row['share']:.1%} of the storm<br>"
+                f"{counted(row['pauses'], 'pause')}, {time_text(row['paused_ps'])} in all: {row['share']:.1%} of the "
+                "storm<br>"
                 + (
                     f"first XOFF at {time_text(row['xoff_ps'])}, {time_text(row['xoff_ps'] - storm.start_ps)} after "
                     "the storm began"

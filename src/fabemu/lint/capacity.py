@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from fabemu.counted import counted
 from fabemu.distinct import distinct
 from fabemu.lint.finding import Finding, Grouped, Rule
 from fabemu.lint.reach import carried, demand, routed
@@ -179,7 +180,7 @@ def rails(subject: Subject) -> list[Finding]:
 
 def _links(rates: tuple[int, ...]) -> str:
     counts = Counter(rates)
-    return " and ".join(f"{count} link{'s' * (count > 1)} of {format_rate(rate)}" for rate, count in counts.items())
+    return " and ".join(f"{counted(count, 'link')} of {format_rate(rate)}" for rate, count in counts.items())
 
 
 def _planes(subject: Subject) -> list[Finding]:
@@ -219,4 +220,4 @@ def _planes(subject: Subject) -> list[Finding]:
 def _plane(fact: tuple[int, int, int, int]) -> str:
     switches, links, host_bps, fabric_bps = fact
     inner = f", {format_rate(fabric_bps)} between switches" if fabric_bps else ""
-    return f"{switches} switch{'es' * (switches > 1)}, {links} links to hosts of {format_rate(host_bps)}{inner}"
+    return f"{counted(switches, 'switch')}, {counted(links, 'link')} to hosts of {format_rate(host_bps)}{inner}"

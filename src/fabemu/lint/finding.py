@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 
 Severity = Literal["error", "warning", "note"]
@@ -101,7 +102,7 @@ class More:
 
     def __str__(self) -> str:
         """How many there are."""
-        at = f", at {self.places:,} places" if self.places else ""
+        at = f", at {counted(self.places, 'place')}" if self.places else ""
         return f"{self.code}: {self.findings:,} more like these{at}"
 
 

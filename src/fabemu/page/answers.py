@@ -12,6 +12,7 @@ from fabemu.analysis.health import Health, examine
 from fabemu.analysis.jobs import JobOutcome
 from fabemu.analysis.steps import TrainingSteps
 from fabemu.analysis.storms import Storm, storms
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.recorded.source import Source
@@ -140,7 +141,8 @@ def _status(summary: Summary, partial: str | None) -> Iterable[Sentence]:
             for key, word in (("failed", "failed"), ("unfinished", "unfinished"), ("not_run", "not begun"))
             if messages.get(key)
         ]
-        text = f"{name}: {status}, {done:,} of {count:,} messages are done {after}"
+        are = "is" if count == 1 else "are"
+        text = f"{name}: {status}, {done:,} of {counted(count, 'message')} {are} done {after}"
         yield Sentence("status", f"{text}, {', '.join(others)}." if others else f"{text}.", alarm=True)
     for deadlock, closed_ps in zip(
         info.get("deadlocks", ()),
@@ -194,6 +196,9 @@ def _pauses(summary: Summary) -> Iterable[Sentence]:
         yield Sentence("pauses", "No link was ever paused.")
         return
     total = summary.pauses
+    if total.count == 1:
+        yield Sentence("pauses", f"One link was paused once, for {time_text(total.paused_ps)}.")
+        return
     yield Sentence(
         "pauses",
         f"Links were paused {count_text(total.count)} times, {time_text(total.paused_ps)} in all, "
@@ -222,7 +227,7 @@ def _incidents(health: Health | None) -> Iterable[Sentence]:
         first = found[0]
         beside = []
         if first.others:
-            beside.append(f"{len(first.others):,} more alert{'s' if len(first.others) > 1 else ''} with it")
+            beside.append(f"{counted(len(first.others), 'more alert')} with it")
         if len(found) > 1:
             beside.append(f"{len(found) - 1:,} more of {code}")
         severity = f"{first.severity[0].upper()}{first.severity[1:]}"
@@ -230,9 +235,7 @@ def _incidents(health: Health | None) -> Iterable[Sentence]:
         yield Sentence("health", f"{text}.", alarm=first.severity == "critical")
     rest = sum(len(found) for found in list(alike.values())[NAMED:])
     if rest:
-        yield Sentence(
-            "health", f"There {'is' if rest == 1 else 'are'} {rest:,} more incident{'' if rest == 1 else 's'}."
-        )
+        yield Sentence("health", f"There {'is' if rest == 1 else 'are'} {counted(rest, 'more incident')}.")
 
 
 def _drops(summary: Summary) -> Iterable[Sentence]:
@@ -256,7 +259,8 @@ def _drops(summary: Summary) -> Iterable[Sentence]:
 def _jobs(jobs: Sequence[JobOutcome]) -> Iterable[Sentence]:
     for job in jobs[:NAMED]:
         if math.isnan(job.completion_ps):
-            text = f"Job {job.name} did not come to its end: {job.unfinished:,} of its messages are not done."
+            are = "is" if job.unfinished == 1 else "are"
+            text = f"Job {job.name} did not come to its end: {job.unfinished:,} of its messages {are} not done."
             yield Sentence("jobs", text, alarm=True)
             continue
         text = f"Job {job.name} took {time_text(job.completion_ps)}"
@@ -264,7 +268,8 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Iterable[Sentence]:
             text += f"; its ranks computed in {1 - job.communication_share:.0%} of it and waited for data otherwise"
         yield Sentence("jobs", f"{text}.")
     if len(jobs) > NAMED:
-        yield Sentence("jobs", f"There are {len(jobs) - NAMED:,} more jobs.")
+        rest = len(jobs) - NAMED
+        yield Sentence("jobs", f"There {'is' if rest == 1 else 'are'} {counted(rest, 'more job')}.")
 
 
 def _steps(workloads: Sequence[TrainingSteps]) -> Iterable[Sentence]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from fabemu.analysis.alarms import ALARMS
 from fabemu.analysis.storms import Storm
 from fabemu.analysis.tails import tails
+from fabemu.counted import counted
 from fabemu.errors import InputError
 from fabemu.figures.budgets import budgets
 from fabemu.figures.collectives import collectives as collectives_figure
@@ -90,7 +91,7 @@ def _checks(said: Answer) -> Section:
         lead = "Invariants were not checked: the run did not come to its end."
     else:
         held = sum(check["held"] for check in invariants)
-        lead = f"{held} of {len(invariants)} invariants of the engine held."
+        lead = f"{held} of {counted(len(invariants), 'invariant of the engine')} held."
     if health is None:
         lead += " The health of the run could not be looked at."
     elif not health.incidents:
@@ -98,7 +99,7 @@ def _checks(said: Answer) -> Section:
         lead += f" No health check found anything{unchecked}."
     else:
         count = len(health.incidents)
-        lead += f" The health checks found {count:,} incident{'s' if count > 1 else ''}; alerts of one root are joined."
+        lead += f" The health checks found {counted(count, 'incident')}; alerts of one root are joined."
         if count > INCIDENTS_SHOWN:
             lead += f" The {INCIDENTS_SHOWN} most severe are shown; fabemu health lists all."
     lead = " ".join([lead, *(f"{str(note).rstrip('.')}." for note in (health.notes if health is not None else ()))])
@@ -192,7 +193,7 @@ def _storms(said: Answer) -> Section:
 
 
 def _named(number: int, storm: Storm) -> str:
-    return f"{number}: {storm.root_port} ({storm.ports:,} port{'s' if storm.ports != 1 else ''})"
+    return f"{number}: {storm.root_port} ({counted(storm.ports, 'port')})"
 
 
 def _collectives(run: Run, said: Answer) -> Section:

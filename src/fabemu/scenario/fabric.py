@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.scenario.quantity import DEVICES_MAX, Count, Devices, Flag, Length, Rate, Ratio, Text, Time
 from fabemu.scenario.table import Broken, Table, optional
@@ -448,7 +449,7 @@ class Torus(_Fabric):
     def rules(self) -> Iterator[Broken]:
         """Yield what is wrong between the keys."""
         if len(self.dimensions) not in (2, 3):
-            text = f"{len(self.dimensions)} dimension{'s' * (len(self.dimensions) != 1)}"
+            text = counted(len(self.dimensions), "dimension")
             yield ("dimensions",), f"a torus has two or three dimensions, not {text}: write [4, 4] or [4, 4, 4]"
             return
         for index, size in enumerate(self.dimensions):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
+from fabemu.counted import counted
 from fabemu.errors import Problem, ScenarioError
 from fabemu.scenario.model import Scenario
 from fabemu.scenario.positions import Path, Position, toml_positions
@@ -216,7 +217,7 @@ def _set(data: dict[str, Any], keys: list[str], value: Any) -> Path:
         last = depth == len(keys) - 1
         if isinstance(current, list):
             if not key.isascii() or not key.isdecimal() or int(key) >= len(current):
-                count = f"{len(current)} element{'s' if len(current) != 1 else ''}"
+                count = counted(len(current), "element")
                 where = ".".join(map(str, path))
                 last_index = f", 0 to {len(current) - 1}" if current else ""
                 raise ValueError(f'{where} is a list of {count}{last_index}; "{key}" is not an index of it')

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from fabemu.counted import counted
 from fabemu.errors import InputError, MachineError
 from fabemu.simulate import input_files, with_path
 from fabemu.sweeps.task import Outcome, Task, run_task
@@ -88,7 +89,7 @@ class DaskWorkers:
     def name(self) -> str:
         """For the user: what does the work."""
         workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
-        return f"the Dask cluster at {self._address} with {workers} worker{'s' if workers != 1 else ''}"
+        return f"the Dask cluster at {self._address} with {counted(workers, 'worker')}"
 
     def submit(self, task: Task) -> None:
         """Give a task to the cluster.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fabemu.cost.admission import WARN_SHARE
 from fabemu.cost.machine import room, size_text
 from fabemu.cost.size import counts_of_scenario, route_bytes, sure_bytes
+from fabemu.counted import counted
 from fabemu.errors import FabemuError
 from fabemu.sweeps.points import SweepPlan
 
@@ -43,7 +44,7 @@ def runs_that_fit(plan: SweepPlan, wanted: int) -> tuple[int, str]:
     if fitting >= wanted:
         return wanted, ""
     fitting = max(1, fitting)
-    runs = "1 run" if fitting == 1 else f"{fitting} runs"
     return fitting, (
-        f"{runs} at a time instead of {wanted}: one takes about {size_text(needed)} of memory, and there is {there_is}"
+        f"{counted(fitting, 'run')} at a time instead of {wanted}: one takes about {size_text(needed)} of memory, and "
+        f"there is {there_is}"
     )

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from fabemu.counted import counted
 from fabemu.errors import InputError
 from fabemu.hashing import hash64
 from fabemu.sweeps.key import Key
@@ -59,7 +60,7 @@ def check_design(design: str, parameters: Sequence[Parameter], points: int | Non
     if design == "grid":
         count = math.prod(len(parameter.values) for parameter in parameters)
     if not 1 <= count <= POINTS_MAX:
-        raise InputError(f"{count:,} points: a sweep has 1 to {POINTS_MAX:,}")
+        raise InputError(f"{counted(count, 'point')}: a sweep has 1 to {POINTS_MAX:,}")
     return count
 
 

@@ -20,6 +20,7 @@ from typing import IO
 import fabemu
 from fabemu.cost.machine import size_text
 from fabemu.cost.shortage import THREADS_LACK, address_space_limit, frugal_environment, shortage, shortage_in
+from fabemu.counted import counted
 from fabemu.errors import InputError, MachineError
 from fabemu.sweeps.task import Outcome, Task
 from fabemu.sweeps.worker import READY, receive, send
@@ -66,7 +67,7 @@ class LocalWorkers:
     @property
     def name(self) -> str:
         """For the user: what does the work."""
-        return f"{self.slots} process{'es' if self.slots != 1 else ''}"
+        return counted(self.slots, "process")
 
     def submit(self, task: Task) -> None:
         """Give a task to a worker; at most `slots` at a time.

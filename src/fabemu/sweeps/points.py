@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fabemu.counted import agreeing, counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError, ScenarioError
 from fabemu.scenario import load_scenario, scenario_from_dict
@@ -94,7 +95,7 @@ class SweepPlan:
 def size_text(points: int, seeds: int) -> str:
     """Points, seeds and runs: "3 points x 2 seeds = 6 runs"."""
     counts = ((points, "point"), (seeds, "seed"), (points * seeds, "run"))
-    texts = [f"{count:,} {noun}{'s' if count != 1 else ''}" for count, noun in counts]
+    texts = [counted(count, noun) for count, noun in counts]
     return f"{texts[0]} x {texts[1]} = {texts[2]}"
 
 
@@ -145,7 +146,9 @@ def plan_sweep(
         _load(scenario, [*common, *_overrides(parameters, values[0])])
     chosen = _seeds(seeds, valid[0].seed)
     if len(made) * len(chosen) > RUNS_MAX:
-        raise InputError(f"{len(made):,} points with {len(chosen):,} seeds: a sweep has at most {RUNS_MAX:,} runs")
+        raise InputError(
+            f"{counted(len(made), 'point')} with {counted(len(chosen), 'seed')}: a sweep has at most {RUNS_MAX:,} runs"
+        )
     is_file = not isinstance(scenario, Mapping)
     base_dir = Path(scenario).resolve().parent if not isinstance(scenario, Mapping) else Path().resolve()
     return SweepPlan(
@@ -203,7 +206,8 @@ def _seeds(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
     if isinstance(seeds, int):
         if not 1 <= seeds <= SEEDS_MAX:
             raise InputError(
-                f"{seeds} seeds: a sweep has 1 to {SEEDS_MAX:,} of them; for seed {seeds} alone write a list: {seeds},"
+                f"{seeds} {agreeing(seeds, 'seed')}: a sweep has 1 to {SEEDS_MAX:,} of them; for seed {seeds} alone "
+                f"write a list: {seeds},"
             )
         chosen = tuple(range(first, first + seeds))
     else:
@@ -212,7 +216,7 @@ def _seeds(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
         except TypeError:
             raise InputError(f"seeds = {seeds!r}: give a whole number, how many, or a list of whole numbers") from None
     if not 1 <= len(chosen) <= SEEDS_MAX:
-        raise InputError(f"{len(chosen):,} seeds: a sweep has 1 to {SEEDS_MAX:,}")
+        raise InputError(f"{counted(len(chosen), 'seed')}: a sweep has 1 to {SEEDS_MAX:,}")
     for index, seed in enumerate(chosen):
         if not 0 <= seed < _SEED_LIMIT:
             raise InputError(f"seed {seed}: a seed is 0 to 2**63-1")

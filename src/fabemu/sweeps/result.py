@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 from fabemu.headline import FIGURES, HEADLINE
@@ -159,7 +160,7 @@ class Sweep:
         if points:
             lines += ["medians over the seeds", *_aligned(rows)]
         lines += self._troubles()
-        lines.append(f"results of {self.table.num_rows:,} runs in {self.directory / RESULTS}")
+        lines.append(f"results of {counted(self.table.num_rows, 'run')} in {self.directory / RESULTS}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

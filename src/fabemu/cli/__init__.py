@@ -9,6 +9,7 @@ nobody read the output of `perf` or `export` to its end (other commands have mor
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import resource
@@ -267,5 +268,26 @@ def _output_failed(error: OSError, typed: Sequence[click.Command] = ()) -> int:
     lack = _shortage(error, typed)
     if lack is not None:
         return _say(lack, EXIT_MACHINE)
+    if error.filename and error.errno in _WRONG_PATHS:
+        return _say(_path_text(os.fsdecode(error.filename), error), EXIT_INPUT)
     where = f"{error.filename}: " if error.filename else "standard output: "
     return _say(f"{where}{error.strerror or error}", EXIT_MACHINE)
+
+
+_WRONG_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES)
+_NAME_BYTES_MAX, _PATH_BYTES_MAX = 255, 4095
+
+
+def _path_text(path: str, error: OSError) -> str:
+    """What is wrong with a path that the user gave."""
+    if error.errno != errno.ENAMETOOLONG:
+        return f"{path}: {error.strerror}; give another path"
+    longest = max(path.split(os.sep), key=lambda name: len(os.fsencode(name)))
+    size, what, most = len(os.fsencode(longest)), f"the name {_start(longest)}", _NAME_BYTES_MAX
+    if size <= most:
+        size, what, most = len(os.fsencode(path)), f"the path {_start(path)}", _PATH_BYTES_MAX
+    return f"{what} is too long: it has {size:,} bytes, and {most:,} are allowed; give a shorter one"
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}..."

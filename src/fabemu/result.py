@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabemu.errors import InputError
-from fabemu.run_directory import check_schema_version, read_info
+from fabemu.run_directory import RUN_FILE, check_schema_version, read_info
+from fabemu.run_shape import check_shape
 from fabemu.trace import TABLES, Batches, read_batches, read_table, table_path, tables_in
 
 if TYPE_CHECKING:
@@ -41,11 +42,12 @@ class Run:
         Raises
         ------
         InputError
-            If it is no run directory, or one of a newer fabemu.
+            If it is no run directory, a damaged one, or one of a newer fabemu.
         """
         self.directory = directory
         self.info: dict[str, Any] = read_info(directory)
         check_schema_version(directory, self.info)
+        check_shape(directory / RUN_FILE, self.info)
         self._keep_alive = keep_alive
         self._tables: dict[str, pa.Table] = {}
 

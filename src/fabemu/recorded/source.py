@@ -9,7 +9,8 @@ from typing import Any
 from fabemu.compile import Compiled, compile_plan
 from fabemu.deferred import dataclass
 from fabemu.errors import FabemuError, InputError
-from fabemu.run_directory import SCENARIO_FILE, check_schema_version, read_info
+from fabemu.run_directory import RUN_FILE, SCENARIO_FILE, check_schema_version, read_info
+from fabemu.run_shape import check_shape
 from fabemu.scenario import Scenario, load_scenario
 from fabemu.trace import TABLES, table_path, tables_in
 from fabemu.version import version
@@ -44,6 +45,7 @@ class Source:
         """
         info = read_info(directory)
         check_schema_version(directory, info)
+        check_shape(directory / RUN_FILE, info)
         return cls(directory, info)
 
     @property

@@ -1,0 +1,110 @@
+"""A ``run.json`` with a value of another type, or without one, at every place: wrong input, never a fault."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import fabemu
+from fabemu.cli import main
+from fabemu.errors import InputError
+from tests.small import SMALL
+
+COMMANDS = ("health made.run", "report made.run --text", "compare made.run other.run", "export csv made.run flows -o -")
+OTHERS = (5, 1.5, "x", True, None, [], {}, [5], {"a": 5})
+RING = Path(__file__).parents[2] / "scenarios" / "incidents" / "deadlock.toml"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "small.toml").write_text(SMALL)
+    fabemu.run(folder / "small.toml", output=folder / "other.run")
+    fabemu.run(RING, output=folder / "ring.run")
+    return folder
+
+
+@pytest.fixture
+def made(runs, tmp_path, monkeypatch):
+    for name, copy in (("ring.run", "made.run"), ("other.run", "other.run")):
+        shutil.copytree(runs / name, tmp_path / copy)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "made.run" / "run.json"
+
+
+def places(value, path=()):
+    """Every place in a document, but the first few elements of a list and nothing of the scenario."""
+    if path:
+        yield path
+    if path == ("scenario",):
+        return
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from places(item, (*path, key))
+
+
+def command(capsys, line):
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    out, err = capsys.readouterr()
+    return ended.value.code, out, err
+
+
+def test_no_damage_is_a_fault(made, capsys):
+    whole = json.loads(made.read_text())
+    assert whole["deadlocks"] and whole["findings"] and whole["invariants"]
+    for line in COMMANDS:
+        assert command(capsys, line)[0] in (0, 1)
+    refused = 0
+    for path in places(whole):
+        for other in (*OTHERS, KeyError):
+            document = json.loads(json.dumps(whole))
+            inner = document
+            for key in path[:-1]:
+                inner = inner[key]
+            if other is KeyError:
+                del inner[path[-1]]
+            else:
+                inner[path[-1]] = other
+            made.write_text(json.dumps(document))
+            try:
+                fabemu.load(made.parent)
+            except InputError as error:
+                refused += 1
+                assert str(error).startswith(str(made.parent)), error
+                continue
+            # What is taken for whole must be good for every reader.
+            code, _, err = command(capsys, COMMANDS[0] if len(path) > 1 else COMMANDS[refused % 2])
+            assert code in (0, 1, 2) and "fault" not in err, (path, other, err)
+    assert refused > 200
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("totals", 5, "totals is a whole number (5), not an object"),
+        ("simulated_ps", "soon", "simulated_ps is a text ('soon'), not a whole number"),
+        ("messages", {"count": 3}, "messages.done is missing"),
+        (
+            "deadlocks",
+            [{"time_ps": 1, "class": "c", "queues": [{"port": 7, "bytes": 1}]}],
+            "deadlocks.0.queues.0.port is",
+        ),
+        ("invariants", {"a": 1}, "invariants is an object, not a list"),
+        ("seed", True, "seed is true or false (True), not a whole number"),
+    ],
+)
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_reader_says_what_is_damaged(made, capsys, line, key, value, message):
+    made.write_text(json.dumps({**json.loads(made.read_text()), key: value}))
+    code, out, err = command(capsys, line)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: made.run/run.json: ") and message in err
+    assert err.endswith(": the file is damaged; run the scenario again\n") and err.count("\n") == 1
+
+
+def test_a_damaged_run_can_be_replaced(made, capsys):
+    made.write_text(json.dumps({**json.loads(made.read_text()), "totals": 5}))
+    (made.parents[1] / "small.toml").write_text(SMALL)
+    assert command(capsys, "run small.toml -o made.run --force")[0] == 0

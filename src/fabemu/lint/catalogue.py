@@ -11,6 +11,7 @@ from fabemu.lint import (
     capacity,
     deadlock,
     effect,
+    ending,
     frame,
     headroom,
     marking,
@@ -35,6 +36,7 @@ _MODULES = (
     timer,
     frame,
     effect,
+    ending,
     wiring,
     sonic,
 )

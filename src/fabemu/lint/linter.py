@@ -8,6 +8,7 @@ from fabemu.lint import (
     capacity,
     deadlock,
     effect,
+    ending,
     fault,
     frame,
     headroom,
@@ -48,6 +49,7 @@ _CHECKS = (
     frame.small_lanes,
     frame.small_quanta,
     wiring.file_remarks,
+    ending.ends_too_early,
 )
 
 

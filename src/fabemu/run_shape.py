@@ -49,9 +49,6 @@ _NEEDED = {
 }
 """Keys that tables by this name always have."""
 
-_TOGETHER = ("simulated_ps", "totals", "messages")
-"""Keys that are written at once: with one of them come the others."""
-
 _NAMES = {
     str: "a text",
     int: "a whole number",
@@ -74,11 +71,11 @@ def check_shape(file: Path, info: Mapping[str, Any]) -> None:
     Raises
     ------
     InputError
-        A value has another type than it is written with, or is missing where others are that come with it.
+        A value has another type than it is written with, or is missing from a table that always has it.
     """
     found = next(_wrong(info, _SHAPE, ""), None)
-    if found is None and info.get("status") in ("finished", "deadlocked", "interrupted"):
-        found = next((f"{key} is missing" for key in ("status", *_TOGETHER) if key not in info), None)
+    if found is None and "totals" in info and "simulated_ps" not in info:  # they are written at once
+        found = "simulated_ps is missing"
     if found is not None:
         raise InputError(f"{file}: {found}: the file is damaged; run the scenario again")
 

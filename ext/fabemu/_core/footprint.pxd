@@ -11,7 +11,7 @@ from .memory cimport zeroed_bytes
 from .plan cimport nic_profile_t
 from .state cimport (bound_t, credit_port_t, express_t, host_t, lane_t, mailbox_t, outbox_t, pause_t, pending_queue_t,
                      port_t, queue_t, receiver_t, scale_up_t, schedule_t, switch_t, watch_t, watchdog_t, worker_t)
-from .wake cimport WHEEL_SLOTS
+from .wake cimport DUE_FEW, WHEEL_SLOTS
 
 # What the size of the fixed state depends on.
 cdef struct shape_t:
@@ -90,7 +90,8 @@ cdef inline int64_t footprint_worker(const shape_t* s) noexcept nogil:
     total += zeroed_bytes(WHEEL_SLOTS * ((words + 63) // 64), sizeof(uint64_t))
     total += 3 * zeroed_bytes(256, sizeof(uint64_t)) + zeroed_bytes(256, sizeof(int32_t))
     total += zeroed_bytes(INBOX_BUCKETS, sizeof(uint32_t))
-    total += 4 * zeroed_bytes(s.widest_ports, sizeof(int32_t))
+    total += 3 * zeroed_bytes(s.widest_ports, sizeof(int32_t))
+    total += zeroed_bytes(s.widest_ports + DUE_FEW, sizeof(int32_t))
     total += 2 * zeroed_bytes(s.widest_ports, sizeof(uint32_t))
     total += zeroed_bytes(s.widest_ports, sizeof(int64_t))
     total += zeroed_bytes(256, sizeof(express_t))

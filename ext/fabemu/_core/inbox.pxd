@@ -119,7 +119,7 @@ cdef inline uint64_t* inbox_join(const uint64_t* first, const uint64_t* second, 
 
 
 cdef inline void inbox_merge(worker_t* w, int32_t runs) noexcept nogil:
-    """Bring keys into order that lie in several runs, each in order and with INBOX_END behind it, where w.run_end is."""
+    """Bring keys into order that lie in runs, each in order, with INBOX_END behind it where w.run_end says."""
     cdef int32_t* ends = w.run_end
     cdef const uint64_t* keys
     cdef uint64_t* place

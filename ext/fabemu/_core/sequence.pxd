@@ -66,8 +66,8 @@ cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
 cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Take up the events of the ports that are due, as visit_collect does, and route the arrivals.
 
-    Where each arrival leaves is noted in the packet, as a local port, or NOWHERE. The state that the events will read
-    is fetched before the first of them.
+    Where each arrival leaves is noted in the packet, as a local port, or NOWHERE. Fetched ahead is what is far: the
+    ends of links, and frames that may have waited long.
     """
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef const int32_t* routes = ecmp_row(&e.plan, node)
@@ -80,7 +80,7 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
     cdef int64_t count = 0
     cdef int64_t first            # key of a port's arrivals
     cdef int32_t sources = 0      # ports with arrivals
-    cdef int32_t index, egress_id, local, klass, port_id
+    cdef int32_t index, egress_id, local, port_id
     cdef uint32_t position, tail, mask
     cdef port_t* port
     cdef const queue_t* queue
@@ -106,7 +106,6 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
             mask = port.mask
             usual = event_key(0, EVENT_ARRIVAL, 0, <uint64_t>port.local)
             first = count
-            local = -1
             while position != tail:
                 packet = &ring[position & mask]
                 time_ps = packet.time_ps
@@ -119,7 +118,6 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                     continue
                 keys[count] = <uint64_t>(time_ps - window_start_ps) << KEY_TIME_SHIFT | usual
                 count += 1
-                klass = <int32_t>packet_class(packet)
                 if unlikely(balanced):
                     local = NONE if packet.ingress == NOWHERE else <int32_t>packet.ingress
                 else:

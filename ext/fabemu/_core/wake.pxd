@@ -21,6 +21,7 @@ cdef extern from *:
 cdef enum:
     WHEEL_SLOTS = 64
     WHEEL_REACH = 60
+    DUE_FEW = 3                   # ports that are looked at ahead in every visit, due or not
 
 
 cdef inline void events_count(worker_t* w, int64_t count, ps_t now) noexcept nogil:

@@ -30,7 +30,7 @@ from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_room
-from .wake cimport WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag, window_of
+from .wake cimport DUE_FEW, WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag, window_of
 from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss, crew_seconds
 from .mail cimport mail_clear, mail_read, mail_write
 from .watch cimport watch_can_act, watch_is_work, watch_set_key
@@ -44,7 +44,6 @@ cdef enum:
     FAULTED = 3
     DEADLOCKED = 4
     ROUNDS_MAX = 1000000
-    DUE_FEW = 3                   # ports of a visit
     AHEAD = 2                     # ports whose statistics are fetched while those of another are written
 
 
@@ -67,7 +66,6 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
     cdef int32_t count = 0
     cdef int32_t* due = w.due
     cdef const ps_t* next_ps = e.port_next_ps
-    cdef const port_t* port
     cdef ps_t time_ps
     cdef ps_t limit_ps = w.limit_ps
     cdef ps_t least_ps = FOREVER
@@ -83,7 +81,7 @@ cdef inline void visit_due(engine_t* e, worker_t* w, int32_t node) noexcept nogi
         least_ps = time_ps if time_ps < least_ps else least_ps
     w.due_count = count
     w.least_ps = least_ps
-    # Of few ports there are always as many looked at, so that nothing branches on their number; any port will do.
+    # So many are always looked at, that nothing branches on their number: any port will do where none is due.
     for index in range(DUE_FEW):
         visit_approach(e, &e.ports[due[index]], limit_ps)
     for index in range(DUE_FEW, count):

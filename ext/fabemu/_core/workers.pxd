@@ -16,7 +16,7 @@ from .heaps cimport timed_push
 from .inbox cimport INBOX_BUCKETS
 from .mail cimport mail_settle
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
-from .wake cimport WHEEL_SLOTS, wake_flag, worker_of
+from .wake cimport DUE_FEW, WHEEL_SLOTS, wake_flag, worker_of
 
 
 cdef inline int64_t workers_hops(const engine_t* e) noexcept nogil:
@@ -131,7 +131,7 @@ cdef inline int worker_init(engine_t* e, worker_t* w, int32_t index, int32_t por
     w.heap_capacity = 256
     w.heap = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.arrivals = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))
-    w.due = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))
+    w.due = <int32_t*>zeroed(w.arena, ports_max + DUE_FEW, sizeof(int32_t))
     w.run_end = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))
     w.due_bytes = <int64_t*>zeroed(w.arena, ports_max, sizeof(int64_t))
     w.due_classes = <uint32_t*>zeroed(w.arena, ports_max, sizeof(uint32_t))

@@ -9,7 +9,7 @@ Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged no
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
                      BALANCE_ECMP, EVENT_ARRIVAL, EVENT_PFC, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
-                     FAULT_RELEASE, FAULT_TIME, FOREVER, KIND_CORRUPT, KIND_PFC, NONE)
+                     FAULT_RELEASE, FAULT_TIME, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, KIND_PFC, NONE)
 from .memory cimport array_grow
 from .packet cimport packet_is_of_link, packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
@@ -17,13 +17,14 @@ from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, event_key, 
                      events_sift_down)
 from .balance cimport NOWHERE, balance_note
 from .ecmp cimport ecmp_draw, ecmp_row
+from .ecn cimport ecn_draws
 from .inbox cimport INBOX_END, inbox_merge, inbox_room
 from .link cimport link_announce, link_digest, link_grow, link_look, link_wire_ps
-from .mmu cimport mmu_wants_xoff, mmu_wants_xon
+from .mmu cimport mmu_wants_xoff
 from .pfc cimport pfc_collect, pfc_lower, pfc_raise, pfc_receive, pfc_want_frame
 from .queue cimport queue_append, queue_foresee, queue_remove
 from .stats cimport port_touch, stats_area, stats_headroom, stats_sent
-from .switch cimport switch_arrival, switch_mark, switch_transmit
+from .switch cimport switch_arrival, switch_transmit
 from .wake cimport hop_noted, events_count, port_expect, port_kick
 
 cdef enum:
@@ -187,7 +188,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
     cdef int64_t size, free_bytes, rest, part
     cdef uint32_t mask
     cdef uint8_t marked
-    cdef bint arrives, lossless, passes, keyed
+    cdef bint arrives, lossless, passes, keyed, counts
     if not sequence_open(e, w):
         return -1
     arrival = w.inbox + w.inbox_next
@@ -400,7 +401,11 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                         break
                     if (lossless_mask >> klass) & 1:
                         pg.held[port.local] -= <uint32_t>size
-                        if (ports[ingress_id].xoff_mask >> klass) & 1 and mmu_wants_xon(e, mmu, pg):
+                        # mmu_wants_xon in one piece, for no part of it can be guessed.
+                        free_bytes = mmu.pool_bytes - mmu.shared_used_bytes
+                        if unlikely((ports[ingress_id].xoff_mask >> klass) & (pg.headroom_used_bytes == 0) & (
+                                (pg.shared_used_bytes == 0) | (pg.shared_used_bytes + <int64_t>pg.xon_offset_bytes
+                                                               <= (free_bytes * pg.alpha_q16) >> 16))):
                             pfc_lower(e, w, &ports[ingress_id], ingress_id, klass, now)
                             pfc_want_frame(e, w, &ports[ingress_id], ingress_id, now)
                             if unlikely(not sequence_close(e, w)):
@@ -433,7 +438,15 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     continue
             passes = False
             # The frame starts to leave.
-            marked = switch_mark(e, w, queue, port_id, klass, packet)
+            marked = 0
+            counts = (packet.kind == KIND_DATA) & (e.plan.class_ecn[klass] != 0)
+            # A frame that leaves the queue empty needs none of its limits.
+            if counts & (queue.bytes > 0) and queue.bytes > queue.kmin_bytes and ecn_draws(
+                    e, queue, port_id, klass, queue.bytes, queue.ecn_count):
+                queue.marks += 1
+                w.marks += 1
+                marked = FLAG_CE
+            queue.ecn_count += counts
             receiver = &ports[port.peer]
             wire_ps = link_wire_ps(&e.plan, port, size)
             if unlikely(now < port.busy_until_ps):

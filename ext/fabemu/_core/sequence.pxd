@@ -7,7 +7,7 @@ Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged no
           charge and release cancel out, and XON is judged by the departures of the frame's own PG alone.
 """
 from libc.string cimport memcpy
-from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, unlikely, prefetch,
+from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, likely, unlikely, prefetch,
                      BALANCE_ECMP, EVENT_ARRIVAL, EVENT_PFC, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
                      FAULT_RELEASE, FAULT_TIME, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, KIND_PFC, NONE)
 from .memory cimport array_grow
@@ -236,6 +236,8 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             if unlikely(not sequence_close(e, w)):
                 break
             heap = w.heap
+            if w.choice_count == 0:
+                continue
         elif arrives:
             arrival += 1
             ingress = port
@@ -326,11 +328,16 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     if unlikely(not sequence_close(e, w)):
                         break
                     heap = w.heap
+                if w.choice_count == 0:
+                    continue
         else:
             keyed = True
+        if unlikely(w.choice_count > 1):
+            result_ps = now
+            break
         # What leaves at this instant: the frame that passes, or what the choice is that has a key, or that another
         # event has brought about.
-        while passes or keyed or w.choice_count == 1:
+        while True:
             if not passes:
                 if not keyed:
                     port_id = first_port + w.choices[0]
@@ -341,7 +348,9 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     if keyed:
                         sequence_pop(w)
                     keyed = False
-                    continue
+                    if w.choice_count == 1:
+                        continue
+                    break
                 if unlikely(port.pfc_pending):
                     if keyed:
                         events_pop(w)
@@ -352,7 +361,9 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     if unlikely(not sequence_close(e, w)):
                         break
                     heap = w.heap
-                    continue
+                    if w.choice_count == 1:
+                        continue
+                    break
                 port.kick_ps = FOREVER
                 next_ps = FOREVER
                 packet = NULL
@@ -435,7 +446,9 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                     sequence_pop(w)
                 keyed = False
                 if packet == NULL:
-                    continue
+                    if w.choice_count == 1:
+                        continue
+                    break
             passes = False
             # The frame starts to leave.
             marked = 0
@@ -478,6 +491,8 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             last_hop_ps = now
             stats_sent(queue, size)
             port_touch(e, w, port_id)
+            if likely(w.choice_count != 1):
+                break
         if unlikely(w.choice_count > 0):
             result_ps = now
             break

@@ -74,7 +74,8 @@ def check_shape(file: Path, info: Mapping[str, Any]) -> None:
         A value has another type than it is written with, or is missing from a table that always has it.
     """
     found = next(_wrong(info, _SHAPE, ""), None)
-    if found is None and "totals" in info and "simulated_ps" not in info:  # they are written at once
+    # Both are written at once, when a run ends.
+    if found is None and "totals" in info and "simulated_ps" not in info and info.get("status") != "running":
         found = "simulated_ps is missing"
     if found is not None:
         raise InputError(f"{file}: {found}: the file is damaged; run the scenario again")

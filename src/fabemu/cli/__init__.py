@@ -171,6 +171,8 @@ def _start_lightly() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # NumPy's threads for products of matrices wait by spinning, and there are no such products.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Arrow's own allocator takes pages of 2 MB where a column is compressed into some ten kB, the system's takes less.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         from fabemu.cost.shortage import frugal_environment
 

@@ -8,7 +8,7 @@ import pytest
 
 from fabemu.errors import InputError, ScenarioError
 from fabemu.sweeps.design import combinations
-from fabemu.sweeps.key import find_key
+from fabemu.sweeps.key import Key, find_key
 from fabemu.sweeps.parameter import Parameter, parameters_of, read_settings, written
 from fabemu.sweeps.points import plan_sweep
 from tests.small import SMALL
@@ -272,6 +272,30 @@ def test_one_value_in_two_spellings_is_refused(file, option, first, second, desi
 )
 def test_values_that_differ_are_points(file, option):
     assert len(planned(file, [option]).points) == 2
+
+
+@pytest.mark.parametrize("option", ["workload.0.senders=[[h1,h2],[h2,h1]]", "switch.ecn=[{kmin=1KiB},{kmin=2KiB}]"])
+def test_lists_and_tables_are_told_apart(option):
+    (parameter,) = read_settings([option])[1]
+    key = find_key({"workload": [{"kind": "incast"}]}, parameter.key)
+    key.refuse_equals(parameter)
+    twice = Parameter(parameter.key, (*parameter.values, parameter.values[0]))
+    with pytest.raises(InputError, match="are the same value; list it once"):
+        key.refuse_equals(twice)
+
+
+def test_many_values_are_told_apart_without_comparing_all_with_all():
+    compared = []
+
+    class Value(int):
+        def __eq__(self, other):
+            compared.append(other)
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    Key("x").refuse_equals(Parameter("x", tuple(Value(number) for number in range(2000))))
+    assert len(compared) < 2000
 
 
 def test_no_valid_point_at_all_is_an_error(file):

@@ -1,9 +1,12 @@
 """The work on a sweep, with workers that do nothing: what is tried again, recorded, gone on with and refused."""
 
+import errno
 import json
 import math
+import os
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -311,6 +314,52 @@ def test_what_a_sweep_says_of_itself_outlives_a_full_disk(tmp_path, monkeypatch,
     again = Workers()
     _, sweep = work(tmp_path / "s", again)
     assert sweep.table.num_rows == 24, "the same sweep goes on"
+
+
+def failing(function, times, *, match=""):
+    """The function, but after so many calls with an argument that has `match` in it the disk is full."""
+    left = [times]
+
+    def either(target, *arguments, **options):
+        if match in str(target):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device", str(target))
+        return function(target, *arguments, **options)
+
+    return either
+
+
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("times", range(4))
+def test_a_sweep_that_a_full_disk_ends_before_its_first_run_can_begin_again(tmp_path, monkeypatch, made, times):
+    path = tmp_path / "deep" / "s"
+    if made:
+        path.mkdir(parents=True)
+    for name in ("os.replace", "os.mkdir"):
+        monkeypatch.setattr(name, failing(getattr(os, name[3:]), times, match="deep"))
+    with pytest.raises((MachineError, OutputError), match="No space left on device"):
+        work(path, Workers())
+    monkeypatch.undo()
+    if not path.exists():
+        assert not made and not path.parent.exists()
+    elif any(path.iterdir()):
+        assert fabemu.load_sweep(path).info["status"] == "interrupted"
+    _, sweep = work(path, Workers())
+    assert sweep.info["status"] == "finished" and sweep.table.num_rows == 24
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_force_that_fails_half_way_leaves_no_sweep_that_says_that_it_is_finished(tmp_path, monkeypatch, times):
+    work(tmp_path / "s", Workers())
+    monkeypatch.setattr("fabemu.sweeps.store.shutil.rmtree", failing(shutil.rmtree, times))
+    with pytest.raises((MachineError, OutputError), match="No space left on device"):
+        work(tmp_path / "s", Workers(), force=True)
+    monkeypatch.undo()
+    info = json.loads((tmp_path / "s" / "sweep.json").read_text())
+    assert info["status"] == "interrupted" and info["counts"]["done"] == 0
+    _, sweep = work(tmp_path / "s", Workers())
+    assert sweep.info["status"] == "finished" and sweep.table.num_rows == 24
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -49,23 +49,22 @@ class Key:
 
     def refuse_equals(self, parameter: Parameter) -> None:
         """Raise InputError if two values of the list are one, written in two ways."""
-        seen: list[Any] = []
-        for value in parameter.values:
-            meant = self._meant(value)
-            if meant in seen:
-                first = parameter.values[seen.index(meant)]
-                raise InputError(f"{self.path}: {written(first)} and {written(value)} are the same value; list it once")
-            seen.append(meant)
+        seen: dict[Any, int] = {}
+        for index, value in enumerate(parameter.values):
+            first = seen.setdefault(self._meant(value), index)
+            if first != index:
+                both = f"{written(parameter.values[first])} and {written(value)}"
+                raise InputError(f"{self.path}: {both} are the same value; list it once")
 
-    def _meant(self, value: Any) -> Any:
+    def _meant(self, value: Any) -> Hashable:
         """What a value of the file says, however it is written; equal to that of no other value."""
         if self.quantity is not None:
             with contextlib.suppress(ValueError, TypeError):  # what it says to a list is said of its elements
                 return self.quantity.parse(value)
         if isinstance(value, Mapping):
-            return {key: self._meant(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._meant(item) for item in value]
+            return frozenset((key, self._meant(item)) for key, item in value.items())
+        if isinstance(value, list | tuple):
+            return ("list", *map(self._meant, value))
         # To Python, true is 1.
         return ("bool", value) if isinstance(value, bool) else value
 

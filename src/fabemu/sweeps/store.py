@@ -86,13 +86,15 @@ class SweepDirectory:
         with _writable(self.path):
             if self._force:
                 self._journal.truncate(0)
+            # Before results go, or come: none are missing from a sweep that says that it is finished.
+            self.write_info("running")
+            self.has_begun = True
+            if self._force:
                 for folder in (RESULTS, COSTS, RUNS):
                     if (self.path / folder).is_dir():
                         shutil.rmtree(self.path / folder)
             for folder in (RESULTS, COSTS):
                 (self.path / folder).mkdir(exist_ok=True)
-        self.write_info("running")
-        self.has_begun = True
 
     def end(self, status: str, **more: Any) -> None:
         """Leave a directory that says how far the sweep is; one that has not begun is left as it was found.
@@ -106,18 +108,9 @@ class SweepDirectory:
             if self.has_begun:
                 self.write_info(status, **more)
             elif self._is_new:
-                self._remove()
+                _remove(self.path, self._made)
         finally:
             self.close()
-
-    def _remove(self) -> None:
-        """Take back what `open_directory` has made."""
-        for name in (JOURNAL, SWEEP_FILE):
-            with contextlib.suppress(OSError):
-                (self.path / name).unlink(missing_ok=True)
-        for folder in reversed(self._made):
-            with contextlib.suppress(OSError):  # somebody else has put something there
-                folder.rmdir()
 
     def add(self, outcome: Outcome) -> None:
         """Record an outcome, once and for all.
@@ -187,7 +180,11 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
     """
     with _writable(path):
         made = [folder for folder in (*reversed(path.parents), path) if not folder.exists()]
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            _remove(path, made)
+            raise
         is_old = any(path.iterdir())
         found = _read(path) if is_old else None
         if is_old and found is None:
@@ -203,7 +200,11 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
         if found is None:
             # The mark comes first: a directory with anything else but no mark is not ours.
             text = json.dumps(whole | {"status": "running"}, ensure_ascii=False)
-            write_whole(path / SWEEP_FILE, lambda draft: draft.write_text(text, encoding="utf-8"))
+            try:
+                write_whole(path / SWEEP_FILE, lambda draft: draft.write_text(text, encoding="utf-8"))
+            except MachineError:
+                _remove(path, made)
+                raise
         journal = open(path / JOURNAL, "a+b")  # noqa: SIM115, closed by SweepDirectory.close
         _lock(journal, path)
         return SweepDirectory(path, whole, journal, is_new=found is None, made=made, force=force)
@@ -277,6 +278,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return info if isinstance(info, dict) and isinstance(info.get(_MARK), int) else None
+
+
+def _remove(path: Path, made: Sequence[Path]) -> None:
+    """Take back what `open_directory` has made; `made` are the directories that were not there, outermost first."""
+    for name in (JOURNAL, SWEEP_FILE):
+        with contextlib.suppress(OSError):
+            (path / name).unlink(missing_ok=True)
+    for folder in reversed(made):
+        with contextlib.suppress(OSError):  # not made after all, or somebody else has put something there
+            folder.rmdir()
 
 
 def _lock(journal: IO[bytes], path: Path) -> None:

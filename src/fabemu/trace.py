@@ -580,7 +580,7 @@ class TableWriter:
         types = {column.name: (_held_type(column), column.nullable) for column in TABLES[table].columns}
         self._batch = Batch(types, TABLES[table].batch_rows, NONE)
         try:
-            self._file = pa.OSFile(str(self.path), "wb")
+            self._file = pa.OSFile(os.fsencode(self.path), "wb")
             options = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
             self._writer = ipc.new_file(self._file, self._schema, options=options)
             # Dictionaries go out with the first batch: an empty one makes the file readable from its start.
@@ -674,7 +674,8 @@ def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.R
         if path.stat().st_size <= _ALONE_BYTES:
             source = pa.BufferReader(path.read_bytes())
         else:
-            source = pa.memory_map(str(path), "r") if mapped else pa.OSFile(str(path), "rb")
+            name = os.fsencode(path)  # of any bytes
+            source = pa.memory_map(name, "r") if mapped else pa.OSFile(name, "rb")
     except FileNotFoundError:
         reason = "was it asked for in [trace] tables or --trace?"
         if path.stem in ("collectives", "jobs", "steps"):

@@ -2,6 +2,9 @@
 
 import json
 import os
+import resource
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fabemu
+from fabemu.cli.streams import _Patient
 from tests.small import SMALL
 
 SECONDS = 120
@@ -45,6 +49,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "stalled.toml").write_text(STALLED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(fabemu.__file__).resolve().parents[1]))
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     return tmp_path
 
 
@@ -145,3 +150,68 @@ def test_output_that_cannot_be_written_for_another_reason_is_an_error(folder):
         done = command("run", "small.toml", "-q", stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (5, "error: standard output: No space left on device\n")
     assert fabemu.load("small.run").info["status"] == "finished"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments", [("schema",), ("check", "small.toml", "--show"), ("export", "goal", "small.toml")]
+)
+def test_a_part_that_was_written_is_not_taken_for_the_whole(folder, monkeypatch, unbuffered, arguments):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    size = len(command(*arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout) // 2
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    with open("out", "w") as out:
+        done = command(*arguments, stdout=out, stderr=subprocess.PIPE, preexec_fn=limit)
+    assert done.returncode == 5 and done.stderr.endswith("error: standard output: File too large\n")
+    assert Path("out").stat().st_size == size
+
+
+def test_a_peer_that_resets_its_connection_is_a_reader_that_has_left(folder):
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as theirs:
+        ours, _ = server.accept()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ours.close()
+        done = command("run", "small.toml", "-q", stdout=theirs, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert fabemu.load("small.run").info["status"] == "finished"
+
+
+def test_a_terminal_that_has_been_closed_is_a_reader_that_has_left():
+    ours, theirs = os.openpty()
+    stream = _Patient(theirs, is_talk=False)
+    assert stream.write(b"seen") == 4 and not stream.is_gone
+    os.close(ours)
+    assert stream.write(b"not seen") == 8 and stream.is_gone
+    os.close(theirs)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:surrogateescape", "utf-8"])
+def test_characters_that_an_encoding_lacks_are_escaped(folder, monkeypatch, encoding):
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    name = "Z\u00fcrich \u2192 \U0001f600"
+    Path("small.toml").write_text(f'name = "{name}"\n{SMALL}', encoding="utf-8")
+    # Click takes ASCII for a setting gone wrong, and writes UTF-8.
+    encoding = "utf-8" if encoding.startswith("ascii") else encoding
+    done = command("run", "small.toml", "-q", "-o", "x.run", stdout=subprocess.PIPE, encoding=encoding)
+    assert done.returncode == 0
+    assert json.loads(f'"{done.stdout.splitlines()[0]}"') == f"{name}: finished"
+    done = command("run", "small.toml", "--json", "-q", "-o", "y.run", stdout=subprocess.PIPE, encoding=encoding)
+    assert (done.returncode, json.loads(done.stdout)["name"]) == (0, name)
+
+
+def test_a_directory_may_have_a_name_of_any_bytes(folder):
+    name = os.fsdecode(b"\xff\xfe")
+    for arguments in (
+        ("run", "small.toml", "-q", "-o", f"{name}.run"),
+        ("report", f"{name}.run"),
+        ("health", f"{name}.run", "--json"),
+        ("export", "csv", f"{name}.run", "flows"),
+        ("sweep", "small.toml", "--set", "switch.buffer=[4MiB,8MiB]", "-j", "1", "-q", "-o", name),
+    ):
+        done = command(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="surrogateescape")
+        assert done.returncode == 0, done.stderr
+    assert fabemu.load(f"{name}.run").flows.num_rows == 3
+    assert fabemu.load_sweep(name).table.num_rows == 2

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -278,7 +277,7 @@ def test_no_file_is_ever_half_written(tmp_path, monkeypatch):
     before = parts(tmp_path / "s")
 
     def torn(table, draft, **_):
-        Path(draft).write_bytes(b"PAR1 and then the disk was full")
+        draft.write(b"PAR1 and then the disk was full")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("fabemu.sweeps.execute.pq.write_table", torn)

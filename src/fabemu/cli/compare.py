@@ -86,7 +86,7 @@ def _write(
     if page is not None:
         from fabemu.comparison.page import document
 
-        files.append((page, document(comparison, verdicts).encode()))
+        files.append((page, document(comparison, verdicts).encode(errors="backslashreplace")))
     if picture is not None:
         from fabemu.figures import compared, png
 

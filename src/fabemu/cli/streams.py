@@ -3,10 +3,12 @@
 What goes to a standard output whose reader has left (``fabemu run ... | head -1``) is dropped, and the command goes on
 to its end: it has tables to write, and an exit code to give. Only where output is all that a command is for, as in
 `streaming`, it is the end of the work. Of standard error, which is talk, everything that cannot be written is dropped.
+Characters that an encoding lacks are escaped.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import io
@@ -18,7 +20,8 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_GONE = (errno.EPIPE, errno.ESHUTDOWN)
+_GONE = (errno.EPIPE, errno.ESHUTDOWN, errno.ECONNRESET)
+_ESCAPE = "fabemu.escape"  # how characters are written that the encoding of standard output lacks
 
 
 class CutOff(Exception):  # noqa: N818
@@ -35,6 +38,8 @@ class _Patient(io.FileIO):
         """Write to `descriptor`; `is_talk` says that nothing is lost with what cannot be written."""
         super().__init__(descriptor, "w", closefd=False)
         self._is_talk = is_talk
+        # A terminal that has been closed answers with an error of input and output.
+        self._gone = (*_GONE, errno.EIO) if os.isatty(descriptor) else _GONE
 
     def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]
         """Write, or drop.
@@ -51,10 +56,10 @@ class _Patient(io.FileIO):
             try:
                 written = super().write(data)
             except OSError as error:
-                if not self._is_talk and error.errno not in _GONE:
+                if not self._is_talk and error.errno not in self._gone:
                     raise
                 # Talk has another chance: a disk may have room again.
-                self.is_gone = error.errno in _GONE
+                self.is_gone = error.errno in self._gone
             else:
                 return size if written is None and self._is_talk else written
         if self.is_gone and self.is_all:
@@ -76,22 +81,30 @@ def open_streams() -> None:
 def _patient(stream: TextIO, *, is_talk: bool) -> TextIO:
     """The same stream with another lowest layer."""
     assert isinstance(stream, io.TextIOWrapper)
-    raw = _Patient(stream.fileno(), is_talk=is_talk)
-    is_buffered = not isinstance(stream.buffer, io.RawIOBase)  # as it is without PYTHONUNBUFFERED
+    codecs.register_error(_ESCAPE, _escaped)
+    is_utf = stream.encoding.lower().startswith("utf")
+    can_fail = stream.errors == "strict" or (stream.errors == "surrogateescape" and not is_utf)
+    # Buffered, with PYTHONUNBUFFERED too: a text layer straight above a descriptor takes a short write for a whole one.
     return io.TextIOWrapper(
-        io.BufferedWriter(raw) if is_buffered else raw,  # type: ignore[arg-type]
+        io.BufferedWriter(_Patient(stream.fileno(), is_talk=is_talk)),  # type: ignore[arg-type]
         encoding=stream.encoding,
-        errors=stream.errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
+        errors=_ESCAPE if can_fail else stream.errors,
+        line_buffering=stream.line_buffering or stream.write_through,
     )
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Write what cannot be encoded as JSON does, which is good for text as well."""
+    import json
+
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 @contextlib.contextmanager
 def streaming() -> Iterator[None]:
     """Context in which the work is over, by `CutOff`, once nobody reads standard output."""
-    buffer = getattr(sys.stdout, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     if not isinstance(raw, _Patient):
         yield
         return

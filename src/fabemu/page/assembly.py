@@ -53,7 +53,7 @@ def write_page(run: Run, path: Path, said: Answer | None = None, *, force: bool 
         The path exists, or cannot be written.
     """
     with replacing(path, force=force, inside=run.directory) as file:
-        content = document(run, said).encode("utf-8")
+        content = document(run, said).encode("utf-8", "backslashreplace")  # a path may be of any bytes
         return file.write(content)
 
 

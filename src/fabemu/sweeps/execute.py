@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fabemu.deferred import dataclass
@@ -256,10 +257,7 @@ class Execution:
             indices = range(part * PART_ROWS, min((part + 1) * PART_ROWS, self.plan.run_count))
             outcomes = [done[index] for index in indices if index in done]
             for folder, table in ((RESULTS, tables.results(outcomes)), (COSTS, tables.costs(outcomes))):
-                write_whole(
-                    part_path(self.path, folder, part),
-                    lambda draft, table=table: pq.write_table(table, draft, compression="zstd"),
-                )
+                write_whole(part_path(self.path, folder, part), lambda draft, table=table: _write_part(table, draft))
         self._changed.clear()
 
     def _counts(self) -> dict[str, int]:
@@ -276,6 +274,11 @@ class Execution:
             running=running,
             wall_seconds=wall_seconds,
         )
+
+
+def _write_part(table: pa.Table, draft: Path) -> None:
+    with pa.OSFile(os.fsencode(draft), "wb") as file:  # a name of any bytes
+        pq.write_table(table, file, compression="zstd")
 
 
 def task_of(plan: SweepPlan, index: int, runs: Path | None = None) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -199,7 +200,7 @@ class Sweep:
 
         path = self.directory / folder
         try:
-            files = sorted(str(file) for file in path.glob("part-*.parquet"))
+            files = [pa.OSFile(os.fsencode(file)) for file in sorted(path.glob("part-*.parquet"))]  # of any bytes
             if not files:
                 raise InputError(f"{path}: holds no results yet")
             # By this thread alone: Arrow's pools take room in the address space that a small table is not worth.

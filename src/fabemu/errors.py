@@ -6,6 +6,7 @@ be written (2), `MachineError` that the machine failed (5), `EngineFault` that f
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable, Iterable
 from typing import Literal
@@ -93,6 +94,11 @@ class MachineError(FabemuError):
     def told(self, at_hand: AtHand) -> str:
         """The message, with advice that can be followed from there."""
         return self.what if self.advise is None else self.what + self.advise(at_hand)
+
+
+def is_full(error: Exception) -> bool:
+    """Whether a file could not be written for want of room: the disk, a quota, or a limit of the size of files."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class EngineFault(FabemuError):  # noqa: N818

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import math
 import os
 import re
 import shutil
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabemu.errors import InputError, MachineError, OutputError
+from fabemu.errors import InputError, MachineError, OutputError, is_full
 from fabemu.trace import SCHEMA_VERSION, TABLES, table_path
 
 FORMAT_VERSION = 1
@@ -65,29 +67,43 @@ class RunDirectory:
         ------
         OutputError
             If the path holds a run and `force` is not set, holds anything else, is a file, or cannot be written.
+        MachineError
+            If the disk is full.
         """
+        made = [folder for folder in (*reversed(path.parents), path) if not os.path.exists(folder)]
+        directory = cls(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 path.mkdir()
             except FileExistsError:
                 _clear(path, force=force, keep=keep)
-            directory = cls(path)
             # "x" claims: of two runs started at once one fails here.
             with open(path / RUN_FILE, "x", encoding="utf-8") as file:
-                file.write(_json({_MARK: FORMAT_VERSION, "status": "running", **info}))
                 directory._hold(os.dup(file.fileno()))
+                file.write(_json({_MARK: FORMAT_VERSION, "status": "running", **info}))
         except FileExistsError as error:
             name = error.filename or path
             if Path(name) == path / RUN_FILE:
                 raise OutputError(f"{path}: another run has just been started in this directory") from None
             raise OutputError(f"{path}: cannot be made: {name} is a file") from None
         except (OSError, ValueError) as error:
+            directory._take_back(made)
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise OutputError(
-                f"{path}: the run directory cannot be written: {reason}; choose another with -o"
-            ) from error
+            text = f"{path}: the run directory cannot be written: {reason}; choose another with -o"
+            raise (MachineError if is_full(error) else OutputError)(text) from error
         return directory
+
+    def _take_back(self, made: Sequence[Path]) -> None:
+        """Leave no run.json of this run that was cut off, and none of the directories that were made for it."""
+        with contextlib.suppress(OSError):
+            if self._written is not None:
+                (self.path / RUN_FILE).unlink()
+        for folder in reversed(made):
+            with contextlib.suppress(
+                OSError, ValueError
+            ):  # not made after all, or somebody else has put something there
+                folder.rmdir()
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Replace ``run.json``; readers see the old or the new one, never a part.
@@ -116,10 +132,7 @@ class RunDirectory:
                 if held is not None:
                     os.close(held)
                 draft.unlink(missing_ok=True)
-                # On a full disk the blocks that run.json already has may still do.
-                with open(target, "r+", encoding="utf-8") as file:
-                    file.write(text)
-                    file.truncate()
+                _rewrite(target, text, info.get("status"))
         except OSError as error:
             raise MachineError(f"cannot write {target}: {error.strerror or error}") from error
 
@@ -250,6 +263,20 @@ def _clear(path: Path, *, force: bool, keep: Iterable[Path]) -> None:
         inputs.unlink()
     elif inputs.is_dir():
         shutil.rmtree(inputs)
+
+
+def _rewrite(target: Path, text: str, status: Any) -> None:
+    """On a full disk, put a text into the blocks that a file has; if it does not fit, only have it tell the status."""
+    before = target.read_bytes()
+    room = max(len(before), os.stat(target).st_blocks * 512)
+    data = text.encode()
+    if len(data) > room:
+        data = json.dumps(json.loads(before) | {"status": status}, ensure_ascii=False).encode()
+    if len(data) > room:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with open(target, "r+b") as file:
+        file.write(data)
+        file.truncate()
 
 
 def _json(value: Mapping[str, Any]) -> str:

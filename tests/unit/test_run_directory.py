@@ -1,5 +1,6 @@
 """Run directories: nothing is overwritten unasked, and run.json is always whole."""
 
+import errno
 import gc
 import json
 import os
@@ -141,6 +142,35 @@ def test_info_on_a_full_disk_falls_back_to_the_old_blocks(tmp_path, monkeypatch)
     directory.write_info({"status": "failed"})
     assert read_info(tmp_path)["status"] == "failed"
     assert not (tmp_path / "run.json.new").exists()
+
+
+@pytest.mark.parametrize("size", [30_000, 10**6])
+def test_info_that_does_not_fit_a_full_disk_leaves_what_was_there_with_the_status(tmp_path, monkeypatch, size):
+    directory = RunDirectory.create(tmp_path, {"name": "long"})
+
+    def no_space(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("fabemu.run_directory.os.fsync", no_space)
+    directory.write_info({"status": "failed", "text": "x" * size})
+    assert read_info(tmp_path) == {"fabemu_run": 1, "status": "failed", "name": "long"}
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    RunDirectory.create(tmp_path, {}, force=True)
+
+
+@pytest.mark.parametrize("made", ["", "deep", "deep/er"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_directory_that_cannot_be_claimed_is_left_as_it_was(tmp_path, monkeypatch, made, code):
+    (tmp_path / made).mkdir(parents=True, exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+
+    def no_space(_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fabemu.run_directory._json", no_space)
+    with pytest.raises(MachineError if code == errno.ENOSPC else OutputError, match="cannot be written"):
+        RunDirectory.create(tmp_path / "deep" / "er", {})
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_info_that_cannot_be_written(tmp_path):

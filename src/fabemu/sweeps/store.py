@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from fabemu.errors import InputError, MachineError, OutputError
+from fabemu.errors import InputError, MachineError, OutputError, is_full
 from fabemu.sweeps.task import AGAIN, Outcome
 
 FORMAT_VERSION = 1
@@ -218,8 +218,8 @@ def _writable(path: Path) -> Iterator[None]:
     except FileExistsError:
         raise OutputError(f"{path}: is a file, not a directory; choose another with --out") from None
     except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{path}: the sweep cannot be written: {reason}; choose another with --out") from error
+        text = f"{path}: the sweep cannot be written: {error.strerror or error}; choose another with --out"
+        raise (MachineError if is_full(error) else OutputError)(text) from error
 
 
 def read_sweep_info(path: Path) -> dict[str, Any]:

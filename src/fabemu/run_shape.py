@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,13 @@ _SHAPE: dict[str, Any] = {
     "cpu_seconds": float,
     "packet_hops_per_cpu_second": float,
     "peak_memory_bytes": int,
-    "hops_by_threads": _COUNTS,
+    "hops_by_threads": {"#": int},
     "invariants": [{"name": str, "held": bool, "detail": str}],
     "deadlocks": [{"time_ps": int, "class": str, "queues": [{"port": str, "bytes": int}]}],
 }
-"""A type, the keys of a table ("*" for any), or a list and what its elements are; other keys may hold anything."""
+"""A type, the keys of a table ("*" for any, "#" for whole numbers), or a list and what its elements are.
+
+Other keys may hold anything."""
 
 _NEEDED = {
     "messages": ("count", "done", "failed", "unfinished", "not_run"),
@@ -86,13 +89,17 @@ def _wrong(value: Any, shape: Any, place: str, needed: tuple[str, ...] = ()) -> 
     kind = type(shape) if isinstance(shape, dict | list) else shape
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     fits = is_number and (kind is float or isinstance(value, int)) if kind in (int, float) else isinstance(value, kind)
-    if not fits:
+    if fits and is_number and not -(2**63) <= value < 2**63:
+        yield f"{place} is beyond the numbers of 64 bits"
+    elif not fits:
         shown = f" ({value!r})" if isinstance(value, int | float | str) and len(str(value)) <= 40 else ""
         yield f"{place} is {_NAMES[type(value)]}{shown}, not {_NAMES[kind]}"
     elif isinstance(shape, dict):
         yield from (f"{place}.{key} is missing" for key in needed if key not in value)
         for key, item in value.items():
-            inner = shape.get(key, shape.get("*"))
+            if "#" in shape and re.fullmatch("[0-9]{1,9}", key) is None:
+                yield f"{place} has the key {key!r}, which is no whole number"
+            inner = shape.get(key, shape.get("*", shape.get("#")))
             if inner is not None:
                 yield from _wrong(item, inner, f"{place}.{key}".lstrip("."), _NEEDED.get(key, ()))
     elif isinstance(shape, list):

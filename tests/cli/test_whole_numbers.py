@@ -83,6 +83,10 @@ def test_what_is_no_number_is_told_the_range(capsys, place, text):
             ("sweep", "--points", "2", "--seeds", "-3"),
             "'-3' is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]; there can be 1 to",
         ),
+        (
+            ("sweep", "--points", "2", "--seeds", "9" * 5000),
+            f"'{'9' * 60}...' is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]; there can be 1 to",
+        ),
         (("tune", "--trials", "0"), "0 trials: a study has 1 to 10,000"),
         (("tune", "--batch", "0"), "0 trials at a time: give 1 or more"),
         (("tune", "--sampler-seed", "-1"), "the seed of the optimiser is 0 to 4,294,967,295"),

@@ -328,6 +328,9 @@ def test_a_mapping_is_a_scenario_too():
     ("seeds", "message"),
     [
         (0, "0 seeds: a sweep has 1 to 100,000"),
+        (2**63 - 1, f"for seed {2**63 - 1} alone write a list: {2**63 - 1},"),
+        (2**63, "seeds: a sweep has 1 to 100,000 of them$"),
+        (-1, "seeds: a sweep has 1 to 100,000 of them$"),
         ([], "0 seeds"),
         ([1, 2, 1], "seed 1 is listed twice"),
         ([-1], "seed -1: a seed is 0 to"),

@@ -25,10 +25,11 @@ _SEEDS_MAX = 100_000  # that of sweeps.points
 
 def read_seeds(_: click.Context, __: click.Parameter, text: str) -> int | list[int]:
     """A count such as 20, or a list such as 1,5,9."""
-    match = re.fullmatch(r"\s*(\[?)\s*(\d+(?:\s*,\s*\d+)*)\s*(,?)\s*(\]?)\s*", text)
+    match = re.fullmatch(r"\s*(\[?)\s*(\d{1,19}(?:\s*,\s*\d{1,19})*)\s*(,?)\s*(\]?)\s*", text)
     if match is None or bool(match[1]) != bool(match[4]):
+        shown = text if len(text) <= 60 else f"{text[:60]}..."
         raise click.BadParameter(
-            f"{text!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]; there can be 1 to "
+            f"{shown!r} is neither a count such as 20 nor a list such as 1,5,9 or [1,5,9]; there can be 1 to "
             f"{_SEEDS_MAX:,} seeds, each from 0 to 2**63-1"
         )
     numbers = [int(number) for number in match[2].split(",")]

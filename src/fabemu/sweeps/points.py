@@ -205,10 +205,8 @@ def _data(scenario: ScenarioSource, changes: Sequence[str]) -> dict[str, Any]:
 def _seeds(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
     if isinstance(seeds, int):
         if not 1 <= seeds <= SEEDS_MAX:
-            raise InputError(
-                f"{seeds} {agreeing(seeds, 'seed')}: a sweep has 1 to {SEEDS_MAX:,} of them; for seed {seeds} alone "
-                f"write a list: {seeds},"
-            )
+            alone = f"; for seed {seeds} alone write a list: {seeds}," if 0 <= seeds < _SEED_LIMIT else ""
+            raise InputError(f"{seeds} {agreeing(seeds, 'seed')}: a sweep has 1 to {SEEDS_MAX:,} of them{alone}")
         chosen = tuple(range(first, first + seeds))
     else:
         try:

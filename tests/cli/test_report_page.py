@@ -50,6 +50,19 @@ def test_the_answer_goes_to_stdout_and_the_path_to_its_last_line(run_directory, 
     assert inside.returncode == 2 and "is a file of the run itself" in inside.stderr
 
 
+@pytest.mark.parametrize("status", ["failed", "fault", "running"])
+def test_what_a_run_that_was_cut_off_cannot_know_is_not_said(run_directory, tmp_path, status):
+    shutil.copytree(run_directory, tmp_path / "three.run")
+    assert "No link was ever paused." in report(tmp_path, "three.run", "--text").stdout
+    file = tmp_path / "three.run" / "run.json"
+    info = json.loads(file.read_text())
+    del info["totals"]
+    file.write_text(json.dumps({**info, "status": status}))
+    done = report(tmp_path, "three.run")
+    assert done.returncode == 0 and "ever paused" not in done.stdout
+    assert "ever paused" not in (tmp_path / "three.html").read_text(encoding="utf-8")
+
+
 def test_text_and_json_are_the_same_answer(run_directory, tmp_path):
     text = report(tmp_path, run_directory, "--text")
     assert (text.returncode, list(tmp_path.iterdir())) == (0, [])

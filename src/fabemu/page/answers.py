@@ -93,9 +93,10 @@ def answer(run: Run) -> Answer:
     """Say what a run came to, as far as its tables are there."""
     summary = summarise(run)
     partial = Source(run.directory, run.info).partial
+    is_whole = partial is None and "totals" in run.info  # else nobody knows what did not happen
     raged, health = _storms(run), _health(run)
     incidents = list(_incidents(health))
-    sentences = [*_status(summary, partial), *_tail(summary), *_pauses(summary)]
+    sentences = [*_status(summary, partial), *_tail(summary), *_pauses(summary, is_whole=is_whole)]
     if raged and not any(raged[0].sentence() in sentence.text for sentence in incidents):
         sentences.append(_worst_storm(raged))
     sentences += [*_drops(summary), *incidents]
@@ -189,11 +190,12 @@ def _worst(groups: Sequence[Distribution]) -> Distribution | None:
     return max(finite, key=lambda group: group.slowdown["p99"], default=None)
 
 
-def _pauses(summary: Summary) -> Iterable[Sentence]:
+def _pauses(summary: Summary, *, is_whole: bool) -> Iterable[Sentence]:
     if summary.pauses is None:
         return
     if not summary.pauses.count:
-        yield Sentence("pauses", "No link was ever paused.")
+        if is_whole:
+            yield Sentence("pauses", "No link was ever paused.")
         return
     total = summary.pauses
     if total.count == 1:

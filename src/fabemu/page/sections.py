@@ -176,7 +176,9 @@ def _storms(said: Answer) -> Section:
     if found is None:
         raise InputError("the run has no pauses table")
     if not found:
-        return Section("storms", "Storms of pauses", "No link was ever paused.")
+        is_whole = said.partial is None and "totals" in said.summary.info
+        text = "No link was ever paused." if is_whole else "No link was paused, as far as the run was recorded."
+        return Section("storms", "Storms of pauses", text)
     drawn = found[:STORMS_DRAWN]
     figures = {str(number): tree_of(storm) for number, storm in enumerate(drawn)}
     choosers = []

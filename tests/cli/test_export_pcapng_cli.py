@@ -1,6 +1,7 @@
 """``fabemu export pcapng``: what it prints, writes and exits with."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fabemu
+from fabemu.cli import main
 
 SCENARIO = {
     "fabric": {"kind": "single-switch", "hosts": 3},
@@ -71,3 +73,18 @@ def test_wrong_input_is_said_in_one_line_and_exits_with_2(run_directory, tmp_pat
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", ["pcapng RUN", "perfetto RUN", "csv RUN flows", "hpcc RUN"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_leaves_no_part_of_a_file(run_directory, tmp_path, monkeypatch, arguments, number, code):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fabemu.whole_file.os.replace", lambda *_: signal.raise_signal(number))
+    before = signal.signal(number, lambda *_: None)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["export", *(str(run_directory) if word == "RUN" else word for word in arguments.split())])
+    finally:
+        signal.signal(number, before)
+    assert ended.value.code == code
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

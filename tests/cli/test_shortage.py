@@ -146,6 +146,39 @@ def test_a_full_disk_leaves_a_sweep_that_says_so_and_goes_on(folder, name):
     assert len((folder / f"small.{name}" / "journal.jsonl").read_bytes().splitlines()) == 60
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "small.toml", "-o", "deep/x.run"),
+        ("export", "goal", "small.toml", "-o", "x.goal"),
+        ("import", "goal", "made.goal", "-o", "x.toml"),
+        ("sweep", "small.toml", "--set", "switch.buffer=[4MiB,8MiB]", "-j", "1", "-o", "deep/s"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_full_disk_leaves_no_part_of_a_file(folder, arguments, size):
+    assert limited(resource.RLIMIT_CORE, 0, "export", "goal", "small.toml", "-o", "made.goal").returncode == 0
+    before = sorted(folder.rglob("*"))
+    done = limited(resource.RLIMIT_FSIZE, size, *arguments)
+    assert done.returncode == 5 and "File too large" in done.stderr
+    assert sorted(folder.rglob("*")) == before
+    assert limited(resource.RLIMIT_CORE, 0, *arguments).returncode == 0
+
+
+def test_a_full_disk_leaves_no_part_of_a_picture(folder):
+    pytest.importorskip("matplotlib")
+    arguments = (*COMMANDS["sweep"], "-j", "1", "-o", "s", "--plot", "p.png")
+    assert limited(resource.RLIMIT_CORE, 0, *arguments).returncode == 0
+    picture = (folder / "p.png").read_bytes()
+    (folder / "p.png").unlink()
+    done = limited(resource.RLIMIT_FSIZE, len(picture) - 1, *arguments)
+    assert done.returncode == 5 and f"cannot write {folder / 'p.png'}: File too large" in done.stderr
+    assert not [path for path in folder.iterdir() if path.name.startswith((".", "p"))]
+    assert limited(resource.RLIMIT_CORE, 0, *arguments).returncode == 0
+    assert (folder / "p.png").read_bytes() == picture
+
+
 # What libraries raise, and what is said of it.
 
 

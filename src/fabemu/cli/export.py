@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
 from fabemu.cli.import_ import calc_unit_ps
+from fabemu.cli.signals import Stoppable
 from fabemu.cli.streams import streaming
 from fabemu.cli.whole import SEED, Whole
 from fabemu.counted import counted
 
 if TYPE_CHECKING:
     from fabemu.export import Capture
-    from fabemu.workload.goal_export import GoalText
 
 _FILE = click.Path(path_type=Path)
 _RUN = click.argument("run", metavar="RUN_DIR", type=_FILE)
 _FORCE = click.option("--force", is_flag=True, help="Replace an existing file.")
 
 
-@click.group(name="export")
+@click.group(name="export", cls=Stoppable)
 def export_group() -> None:
     """Write what a run recorded, or what a scenario does, in the formats of other tools."""
 
@@ -216,29 +216,25 @@ def goal(
     stderr. docs/GOAL.md says how.
     """
     from fabemu.cli.run import load
-    from fabemu.cli.signals import Signals
     from fabemu.errors import OutputError
+    from fabemu.export.output import replacing
     from fabemu.workload.goal_export import goal_text
 
-    with Signals():
-        if output is not None and output.exists() and not force:
-            raise OutputError(f"{output}: exists already; choose another -o or overwrite with --force")
-        loaded, compiled = load(scenario, overrides, seed=seed)
-        text = goal_text(
-            compiled.graph,
-            compiled.plan.host_count,
-            calc_unit_ps=calc_unit,
-            title=f"{_one_line(loaded.name)}, seed {loaded.seed}: written by `fabemu export goal`; rank i is host i",
-        )
-        if output is None:
-            with streaming():
-                _write(text, sys.stdout)
-        else:
-            try:
-                with output.open("w", encoding="utf-8", newline="\n") as file:
-                    _write(text, file)
-            except (OSError, ValueError) as error:
-                raise OutputError(f"{output}: cannot write: {getattr(error, 'strerror', None) or error}") from None
+    if output is not None and output.exists() and not force:
+        raise OutputError(f"{output}: exists already; choose another -o or overwrite with --force")
+    loaded, compiled = load(scenario, overrides, seed=seed)
+    text = goal_text(
+        compiled.graph,
+        compiled.plan.host_count,
+        calc_unit_ps=calc_unit,
+        title=f"{_one_line(loaded.name)}, seed {loaded.seed}: written by `fabemu export goal`; rank i is host i",
+    )
+    if output is None:
+        with streaming():
+            sys.stdout.writelines(text.parts)
+    else:
+        with replacing(output, force=force) as file:
+            file.writelines(part.encode() for part in text.parts)
     for note in text.notes:
         click.echo(f"note: {note}", err=True)
     if output is not None:
@@ -247,8 +243,3 @@ def goal(
 
 def _one_line(name: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in name)
-
-
-def _write(text: GoalText, file: TextIO) -> None:
-    for part in text.parts:
-        file.write(part)

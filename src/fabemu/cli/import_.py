@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fabemu.cli.signals import Stoppable
 from fabemu.errors import InputError
 from fabemu.importers.goal_scenario import import_goal
 from fabemu.importers.hpcc import import_hpcc
@@ -13,7 +14,7 @@ from fabemu.importers.sonic import import_sonic
 from fabemu.units import UnitError, parse_time_ps
 
 
-@click.group(name="import")
+@click.group(name="import", cls=Stoppable)
 def import_group() -> None:
     """Write a scenario from the files of another simulator, or a switch profile from those of a switch."""
 

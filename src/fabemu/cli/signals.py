@@ -7,6 +7,9 @@ import os
 import signal
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
+
+import click
 
 from fabemu.cli import EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated
 
@@ -17,6 +20,15 @@ _EXIT_CODES = {
 }
 
 _STREAMS = (0, 1, 2)  # descriptors of standard input, output and error
+
+
+class Stoppable(click.Group):
+    """A group whose commands leave no half a file when a signal ends them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with Signals():
+            return super().invoke(ctx)
 
 
 class Signals:

@@ -13,6 +13,7 @@ from fabemu.importers.goal_text import CALC, SEND
 from fabemu.scenario import load_scenario
 from fabemu.scenario.write import plain, tables_toml, toml_value
 from fabemu.units import format_time
+from fabemu.whole_file import write_text
 
 _TAKEN = ("seed", "compat", "fabric", "scale_up", "frames", "link", "switch", "nic", "class", "deadlock", "routing")
 """Keys of another scenario that make its fabric what it is."""
@@ -53,16 +54,14 @@ def import_goal(
         The other scenario is wrong.
     OutputError
         The scenario exists and `force` is not set, or cannot be written.
+    MachineError
+        The disk is full.
     """
     trace = read_goal(path)
     if output.exists() and not force:
         raise OutputError(f"{output}: exists already; choose another -o or overwrite with --force")
     text = goal_scenario(trace, path, output, fabric, calc_unit_ps)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8", newline="\n")
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{output}: cannot write: {getattr(error, 'strerror', None) or error}") from None
+    write_text(output, text)
     return output, _notes(trace)
 
 

@@ -17,6 +17,7 @@ from fabemu.importers.hpcc_config import CC_DCQCN, EcnPoint, HpccConfig, default
 from fabemu.importers.hpcc_flows import HpccFlows, read_flows
 from fabemu.importers.hpcc_topology import HpccTopology, read_topology
 from fabemu.units import format_bytes, format_rate, format_time
+from fabemu.whole_file import write_text
 
 PS_PER_NS = 1_000
 
@@ -112,12 +113,8 @@ def import_hpcc(
         for path, _ in files:
             if path.exists():
                 raise OutputError(f"{path}: exists already; choose another -o or overwrite with --force")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for path, text in files:
-            path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OutputError(f"{error.filename or directory}: cannot write: {error.strerror or error}") from None
+    for path, text in files:
+        write_text(path, text)
     return scenario_path, scenario.notes
 
 

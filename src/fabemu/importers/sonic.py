@@ -18,6 +18,7 @@ from fabemu.importers.sonic_switch import COLOURS, TABLES, Pool, Port, Profile, 
 from fabemu.scenario.device import KMAX_LIMIT_BYTES
 from fabemu.scenario.write import toml_value
 from fabemu.units import format_bytes, format_length, format_rate
+from fabemu.whole_file import write_text
 
 ONLY_WHEN_EMPTY = "4294967295B"
 """An XON offset below which no threshold reaches: XON comes when nothing but the reserve is used."""
@@ -52,6 +53,8 @@ def import_sonic(
         A file is malformed.
     OutputError
         The file exists and `force` is not set, or cannot be written.
+    MachineError
+        The disk is full.
     """
     switch = read_switch(config_path)
     _refuse_malformed(switch)
@@ -62,11 +65,7 @@ def import_sonic(
     path = output if output is not None else Path(f"{_file_stem(switch.hostname) or config_path.stem}.toml")
     if path.exists() and not force:
         raise OutputError(f"{path}: exists already; choose another -o or overwrite with --force")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OutputError(f"{error.filename or path}: cannot write: {error.strerror or error}") from None
+    write_text(path, text)
     return path, notes
 
 

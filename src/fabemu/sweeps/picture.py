@@ -12,6 +12,7 @@ from fabemu.errors import InputError, OutputError
 from fabemu.headline import FIGURES, check_figure
 from fabemu.sweeps.parameter import Parameter
 from fabemu.sweeps.result import PointResult, Sweep, figure_text
+from fabemu.whole_file import whole_file
 
 OBJECTIVE = "slowdown.p99"
 """What is drawn unless told otherwise."""
@@ -70,6 +71,8 @@ def draw(sweep: Sweep, path: Path, objectives: Sequence[str] = ()) -> None:
         If no point has figures.
     OutputError
         If the file cannot be written.
+    MachineError
+        If the disk is full.
     """
     from matplotlib.figure import Figure as Canvas
 
@@ -88,10 +91,8 @@ def draw(sweep: Sweep, path: Path, objectives: Sequence[str] = ()) -> None:
     definition = sweep.info["definition"]
     seeds = len(definition["seeds"])
     axes.set_title(f"{definition['name']}: median over {seeds} seeds" if seeds > 1 else definition["name"], fontsize=10)
-    try:
-        canvas.savefig(path, dpi=150)
-    except OSError as error:
-        raise OutputError(f"{path}: the picture cannot be written: {error.strerror or error}") from error
+    with whole_file(path) as file:
+        canvas.savefig(file, format=path.suffix[1:].lower(), dpi=150)
 
 
 def pareto_front(points: Sequence[PointResult], objectives: Sequence[str]) -> list[PointResult]:

@@ -208,7 +208,8 @@ def read_info(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: is not a run directory: it has no {RUN_FILE}") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path / RUN_FILE}: cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path / RUN_FILE}: cannot be read: {reason}") from error
     if not isinstance(info, dict) or not isinstance(info.get(_MARK), int):
         raise InputError(f"{path / RUN_FILE}: is not the {RUN_FILE} of a fabemu run")
     if info[_MARK] > FORMAT_VERSION:

@@ -211,6 +211,13 @@ def test_read_info_of_other_things(tmp_path):
         read_info(tmp_path / "run.json")
 
 
+def test_a_run_json_that_cannot_be_read_is_named_once(tmp_path):
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(InputError) as error:
+        read_info(tmp_path)
+    assert str(error.value) == f"{tmp_path / 'run.json'}: cannot be read: Is a directory"
+
+
 def test_plain_values():
     numpy = pytest.importorskip("numpy")
     assert plain({1: (numpy.int64(3), numpy.float64("nan"), None, True, Path("a"))}) == {

@@ -162,7 +162,9 @@ class SweepDirectory:
 
 
 def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) -> SweepDirectory:
-    """Make the directory of a sweep, or open that of the same one; nothing in it changes before it begins.
+    """Make the directory of a sweep, or open that of the same one.
+
+    Nothing in it changes before it begins, except that a last line of the journal that was cut off is removed.
 
     Parameters
     ----------

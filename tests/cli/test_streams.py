@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import socket
 import struct
 import subprocess
@@ -102,7 +103,7 @@ def test_the_verdict_is_told_though_nobody_reads_the_summary(folder):
 
 
 def test_only_the_first_line_is_read(folder):
-    script = f"set -o pipefail; {sys.executable} -m fabemu.cli run small.toml | head -1"
+    script = f"set -o pipefail; {shlex.quote(sys.executable)} -m fabemu.cli run small.toml | head -1"
     done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=SECONDS, check=False, text=True)
     assert (done.returncode, done.stdout) == (0, "small: finished\n")
     assert fabemu.load("small.run").info["status"] == "finished"
@@ -126,7 +127,7 @@ def test_a_table_ends_where_its_reader_leaves(made):
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2</dev/null"])
 @pytest.mark.parametrize("arguments", ["run small.toml", "sweep small.toml --set switch.buffer=[4MiB,8MiB] -j 1"])
 def test_talk_that_cannot_be_written_is_dropped(folder, redirection, arguments):
-    script = f"{sys.executable} -m fabemu.cli {arguments} --json {redirection}"
+    script = f"{shlex.quote(sys.executable)} -m fabemu.cli {arguments} --json {redirection}"
     done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, timeout=SECONDS, check=False, text=True)
     assert done.returncode == 0
     json.loads(done.stdout)
@@ -140,7 +141,7 @@ def test_talk_that_cannot_be_written_is_dropped(folder, redirection, arguments):
 @pytest.mark.parametrize(("arguments", "code"), [("run stalled.toml", 1), ("run nothing.toml", 2), ("runn", 2)])
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
 def test_the_exit_code_is_told_though_the_error_cannot_be(folder, redirection, arguments, code):
-    script = f"{sys.executable} -m fabemu.cli {arguments} {redirection}"
+    script = f"{shlex.quote(sys.executable)} -m fabemu.cli {arguments} {redirection}"
     done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, timeout=SECONDS, check=False, text=True)
     assert done.returncode == code
 

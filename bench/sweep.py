@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--smoke", action="store_true", help="few points: shows that it works, not how fast")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     options = parser.parse_args(arguments)
+    if find_spec("distributed") is None:
+        parser.error("needs dask.distributed: install it with pip install '.[dask]'")
     points = 8 if options.smoke else options.points
     with tempfile.TemporaryDirectory(prefix="fabemu-bench-") as folder:
         found = {

@@ -32,10 +32,11 @@ from .rng cimport fold64
 from .state cimport (control_t, engine_t, flowlet_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      ready_t, record_buffer_t, rx_t, switch_t, timed_t, worker_t)
 from .scale_up cimport domains_are_whole, scale_ups_make
+from .sides cimport sides_find
 from .selective cimport companions_bytes
 from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
 from .transport cimport transport_holds, transport_init
-from .wake cimport wake_far, window_set
+from .wake cimport step_set, wake_far
 from .workers cimport worker_free, workers_carved_bytes, workers_make, workers_share
 from .watchdog cimport watchdogs_make
 from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows, window_step
@@ -369,6 +370,7 @@ cdef class Engine:
         # One entry per port of the largest device.
         workers_make(e, threads, int(np.diff(plan.node_port_start).max(initial=1)))
         e.node_far_ps = times(&e.arena, p.node_count, FOREVER)
+        e.node_side = <uint8_t*>zeroed(&e.arena, p.node_count, 1)
         e.qp_slot = <int32_t*>zeroed(&e.arena, p.qp_count, sizeof(int32_t))
         e.rx_slot = <int32_t*>zeroed(&e.arena, p.qp_count, sizeof(int32_t))
         memset(e.qp_slot, 0xff, p.qp_count * sizeof(int32_t))
@@ -398,7 +400,7 @@ cdef class Engine:
         cdef plan_t* p = &self.e.plan
         cdef int64_t least_bytes = min(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.credit_bytes,
                                        frame_bytes_of(self.e, 0, 0))
-        cdef ps_t least_ps = FOREVER, ahead_ps
+        cdef ps_t least_ps = FOREVER, least_scale_up_ps = FOREVER, ahead_ps
         if p.has_read:
             least_bytes = min(least_bytes, p.read_request_bytes)
         cdef int32_t port
@@ -411,10 +413,13 @@ cdef class Engine:
             least_ps = 1000000
         if self.e.scale_ups != NULL:
             for port in range(p.host_count):
-                if p.host_domain[port] >= 0 and p.host_scale_up_latency_ps[port] < least_ps:
-                    least_ps = p.host_scale_up_latency_ps[port]
+                if p.host_domain[port] >= 0 and p.host_scale_up_latency_ps[port] < least_scale_up_ps:
+                    least_scale_up_ps = p.host_scale_up_latency_ps[port]
+            least_ps = min(least_ps, least_scale_up_ps)
         # Short enough for signals to be served between two.
-        window_set(self.e, max(1, min(least_ps, WINDOW_PS_MAX) // divisor))
+        step_set(self.e, max(1, min(least_ps, WINDOW_PS_MAX) // divisor))
+        # Hosts of a scale-up domain reach each other without a link.
+        sides_find(self.e, least_scale_up_ps >= 2 * self.e.step_ps)
 
     def __dealloc__(self):
         cdef engine_t* e = self.e
@@ -522,7 +527,7 @@ cdef class Engine:
     @property
     def window_ps(self):
         """Length of a window, ps."""
-        return self.e.window_ps
+        return (1 + self.e.side_mask) * self.e.step_ps
 
     def fault(self):
         """The first broken promise of the core: (text, time_ps, node, port), or None."""

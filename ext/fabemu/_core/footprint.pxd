@@ -71,6 +71,7 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
     total += zeroed_bytes(s.host_port_count * s.class_count, sizeof(outbox_t))
     total += zeroed_bytes(s.node_count, sizeof(ps_t))
     total += zeroed_bytes(s.node_count, sizeof(uint16_t))
+    total += zeroed_bytes(s.node_count, 1)
     total += zeroed_bytes(s.thread_count, sizeof(worker_t*)) + zeroed_bytes(1, sizeof(worker_t))
     if s.thread_count > 1:
         total += zeroed_bytes(s.port_count + 1, sizeof(mailbox_t))

@@ -8,11 +8,11 @@ Invariant the ring, head and tail of a port belong to the worker of its device a
           a letter speaks of stays where it is until the window after that.
 """
 from libc.string cimport memcpy
-from .types cimport int32_t, uint32_t, ps_t, unlikely, FAULT_MEMORY, FOREVER
+from .types cimport int32_t, int64_t, uint32_t, ps_t, unlikely, FAULT_MEMORY, FOREVER
 from .memory cimport arena_give, arena_take
 from .packet cimport packet_t, packets_grow
 from .state cimport engine_t, letter_t, mailbox_t, port_t, post_t, worker_t
-from .wake cimport wake_at, window_of
+from .wake cimport wake_at, window_for
 
 
 cdef inline void mail_note(worker_t* w, int32_t box_id) noexcept nogil:
@@ -75,7 +75,7 @@ cdef inline void mail_write(engine_t* e, worker_t* w) noexcept nogil:
     cdef mailbox_t* box
     cdef post_t* post
     cdef letter_t* letter
-    cdef ps_t first_ps = FOREVER
+    cdef int64_t window_index
     for index in range(w.noted_count):
         box_id = w.noted[index]
         port = &e.ports[box_id]
@@ -89,12 +89,11 @@ cdef inline void mail_write(engine_t* e, worker_t* w) noexcept nogil:
         letter.end = port.tail
         letter.box = box_id
         box.posted = port.tail
-        if e.port_next_ps[box_id] < first_ps:
-            first_ps = e.port_next_ps[box_id]
+        window_index = window_for(e, e.plan.port_node[port.peer], e.port_next_ps[box_id])
+        if window_index < w.next_index:
+            w.next_index = window_index
         e.port_next_ps[box_id] = FOREVER
     w.noted_count = 0
-    if first_ps < FOREVER and window_of(e, first_ps) < w.next_index:
-        w.next_index = window_of(e, first_ps)
 
 
 cdef inline void mail_deliver(engine_t* e, worker_t* w, const letter_t* letter) noexcept nogil:

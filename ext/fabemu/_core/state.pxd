@@ -488,12 +488,17 @@ cdef struct engine_t:
     void* crew                    # crew_t; NULL = there was never more than one thread
     uint32_t turn                 # windows stepped
     ps_t window_start_ps
+    ps_t window_end_ps
     ps_t limit_ps                 # events before it run in this window
+    uint8_t* node_side            # per device: 0 or 1; sides_find
+    int32_t side_mask             # 1: the devices of two sides take turns; 0: all are of one
+    ps_t side_ps[2]               # every event of the devices of a side before it has run
+    ps_t meet_ps                  # to where both sides are to run before anything else; FOREVER = nowhere
     fault_t fault
     arena_t arena
     ps_t now_ps                   # every event before it has run
-    ps_t window_ps                # length of a window
-    uint64_t window_inverse       # 2^64 / window_ps, rounded down
+    ps_t step_ps                  # what is sent arrives so much later, or more
+    uint64_t step_inverse         # 2^64 / step_ps, rounded down
     uint32_t link_watch           # WATCH_*
     bint express                  # the express lane may be taken
     bint shortcuts                # straight-through forwarding; off in the classic scheduler

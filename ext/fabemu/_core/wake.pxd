@@ -40,17 +40,24 @@ cdef inline worker_t* worker_of(engine_t* e, int32_t node) noexcept nogil:
     return e.workers[e.node_worker[node]]
 
 
-cdef inline void window_set(engine_t* e, ps_t window_ps) noexcept nogil:
-    """Divide time into windows of this length, 1 or more."""
-    e.window_ps = window_ps
-    e.window_inverse = ~<uint64_t>0 // <uint64_t>window_ps
+cdef inline void step_set(engine_t* e, ps_t step_ps) noexcept nogil:
+    """Divide time into steps of this length, 1 or more."""
+    e.step_ps = step_ps
+    e.step_inverse = ~<uint64_t>0 // <uint64_t>step_ps
 
 
-cdef inline int64_t window_of(const engine_t* e, ps_t time_ps) noexcept nogil:
-    """Number of the window that holds a time."""
+cdef inline int64_t step_of(const engine_t* e, ps_t time_ps) noexcept nogil:
+    """Number of the step that holds a time."""
     # For times below 2^63 the product is the quotient, or one less.
-    cdef int64_t index = <int64_t>high_product(<uint64_t>time_ps, e.window_inverse)
-    return index + (time_ps - index * e.window_ps >= e.window_ps)
+    cdef int64_t index = <int64_t>high_product(<uint64_t>time_ps, e.step_inverse)
+    return index + (time_ps - index * e.step_ps >= e.step_ps)
+
+
+cdef inline int64_t window_for(const engine_t* e, int32_t node, ps_t time_ps) noexcept nogil:
+    """Number of the window in which a device runs what it has at a time."""
+    cdef int64_t index = step_of(e, time_ps)
+    # Windows with an odd number are those of side 1: theirs and the others' begin and end by turns.
+    return index + ((index ^ e.node_side[node]) & e.side_mask)
 
 
 cdef inline void wake_flag(worker_t* w, int32_t node, int64_t window_index) noexcept nogil:
@@ -69,14 +76,14 @@ cdef inline void wake_far(engine_t* e, worker_t* w, int32_t node, ps_t time_ps) 
 
 
 cdef inline void wake_at(engine_t* e, worker_t* w, int32_t node, ps_t time_ps) noexcept nogil:
-    """Have `node`, which is of this worker, visited in the window that holds `time_ps`."""
+    """Have `node`, which is of this worker, visited in its window that holds `time_ps`."""
     cdef int64_t window_index
     if unlikely(e.by_heap):
         wake_far(e, w, node, time_ps)
         return
     if unlikely(e.creation != NULL):
         return
-    window_index = window_of(e, time_ps)
+    window_index = window_for(e, node, time_ps)
     if unlikely(window_index - e.window_index > WHEEL_REACH):
         wake_far(e, w, node, time_ps)
     else:

@@ -28,9 +28,10 @@ from .stats cimport stats_area, stats_headroom_held, stats_paused
 from .sequence cimport sequence_applies, sequence_collect, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
+from .sides cimport sides_advance, sides_are_level, sides_level, sides_skip
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_room
-from .wake cimport DUE_FEW, WHEEL_SLOTS, choice_add, events_count, wake_at, wake_flag, window_of
+from .wake cimport DUE_FEW, WHEEL_SLOTS, choice_add, events_count, step_of, wake_at, wake_flag, window_for
 from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss, crew_seconds
 from .mail cimport mail_clear, mail_read, mail_write
 from .watch cimport watch_can_act, watch_is_work, watch_set_key
@@ -539,63 +540,78 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
 
 
 cdef inline int64_t window_next(const engine_t* e, const worker_t* w) noexcept nogil:
-    """The first window at or after the present one in which a device of the worker wakes; NEVER if there is none."""
+    """The first window not stepped to its end in which a device of the worker wakes; NEVER if there is none."""
     cdef int64_t index = NEVER
-    cdef int32_t turned = e.window_index & (WHEEL_SLOTS - 1)
+    # The window of the other side before the present one may have been cut short.
+    cdef int64_t first = e.window_index - e.side_mask
+    cdef int32_t turned = first & (WHEEL_SLOTS - 1)
     cdef uint64_t slots = w.wheel_slots
     if slots:
         slots = slots >> turned | slots << (-turned & (WHEEL_SLOTS - 1))
-        index = e.window_index + ctz64(slots)
-    if w.far.count > 0 and window_of(e, w.far.entries[0].time_ps) < index:
-        index = window_of(e, w.far.entries[0].time_ps)
+        index = first + ctz64(slots)
+    if w.far.count > 0 and step_of(e, w.far.entries[0].time_ps) < index:
+        # Its window, or the one before.
+        index = step_of(e, w.far.entries[0].time_ps)
     return index
 
 
 cdef inline void window_step(engine_t* e, worker_t* w) noexcept nogil:
     """Run every event of this worker's devices in the present window, before its limit."""
-    cdef ps_t end_ps = e.window_start_ps + e.window_ps
+    cdef ps_t time_ps
     cdef int32_t node
     w.window_start_ps = e.window_start_ps
     w.limit_ps = e.limit_ps
     if e.crew_size > 1:
         mail_clear(e, w, e.turn - 2)
         mail_read(e, w, e.turn - 1)
-    while w.far.count > 0 and w.far.entries[0].time_ps < end_ps:
+    while w.far.count > 0 and w.far.entries[0].time_ps < e.window_end_ps:
         node = w.far.entries[0].node
+        time_ps = w.far.entries[0].time_ps
         e.node_far_ps[node] = FOREVER
         timed_pop(&w.far)
-        wake_flag(w, node, e.window_index)
-    visit_slot(e, w, e.window_index & (WHEEL_SLOTS - 1), w.limit_ps == end_ps)
+        wake_flag(w, node, window_for(e, node, time_ps))
+    visit_slot(e, w, e.window_index & (WHEEL_SLOTS - 1), w.limit_ps == e.window_end_ps)
     w.next_index = window_next(e, w)
     if e.crew_size > 1:
         mail_write(e, w)
 
 
 cdef inline bint window_seek(engine_t* e) noexcept nogil:
-    """Move to the first window at or after the present one with something to do; False if there is none."""
+    """Move to the first window with something to do; False if there is none."""
     cdef int64_t best = NEVER
     cdef int32_t index
     for index in range(e.crew_size):
         if e.workers[index].next_index < best:
             best = e.workers[index].next_index
-    if unlikely(e.action_next_ps < FOREVER) and window_of(e, e.action_next_ps) < best:
-        best = window_of(e, e.action_next_ps)
+    if unlikely(e.action_next_ps < FOREVER) and step_of(e, e.action_next_ps) < best:
+        best = step_of(e, e.action_next_ps)
     if best == NEVER:
         return False
     e.window_index = best
     return True
 
 
+cdef inline void window_place(engine_t* e) noexcept nogil:
+    """Where the present window begins and ends."""
+    e.window_start_ps = (e.window_index - e.side_mask) * e.step_ps
+    e.window_end_ps = (e.window_index + 1) * e.step_ps
+
+
 cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept nogil:
     """Choose the next window and do what comes before it; RUNNING, or how the run ends."""
-    cdef ps_t end_ps, last_hop_ps
+    cdef ps_t last_hop_ps
+    if e.meet_ps < FOREVER:
+        window_place(e)
+        e.limit_ps = e.meet_ps
+        e.turn += 1
+        return RUNNING
     if not window_seek(e):
         workers_settle(e)
         return run_is_empty(e, w, stop_ps)
-    e.window_start_ps = e.window_index * e.window_ps
-    end_ps = e.window_start_ps + e.window_ps
+    window_place(e)
     if e.window_start_ps > e.now_ps:
         e.now_ps = e.window_start_ps if e.window_start_ps < stop_ps else stop_ps
+    sides_skip(e)
     last_hop_ps = workers_last_hop_ps(e)
     if unlikely(e.deadlock_next_ps <= e.now_ps or e.now_ps >= stop_ps or e.action_next_ps <= e.now_ps
                 or e.now_ps - last_hop_ps > STALL_PS):
@@ -613,7 +629,7 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     # A check comes after the actions and before the events of its instant.
     if unlikely(e.deadlock_next_ps == e.now_ps) and deadlock_checks_before(e, w, e.now_ps + 1):
         return DEADLOCKED
-    e.limit_ps = end_ps if end_ps < stop_ps else stop_ps
+    e.limit_ps = e.window_end_ps if e.window_end_ps < stop_ps else stop_ps
     if unlikely(e.action_next_ps < e.limit_ps):
         e.limit_ps = e.action_next_ps
     if e.plan.sample_ps > 0 and e.sample_start_ps + e.plan.sample_ps < e.limit_ps:
@@ -645,7 +661,9 @@ cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit, do
         # Windows that hold nothing but timers use up the budget too.
         rounds += 1
         if workers_hops(e) >= hop_limit or rounds > ROUNDS_MAX:
-            break
+            if sides_are_level(e):
+                break
+            sides_level(e)
         status = window_open(e, w, stop_ps)
         if status != RUNNING:
             break
@@ -660,9 +678,7 @@ cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit, do
         if unlikely(e.fault.code != FAULT_NONE):
             status = FAULTED
             break
-        e.now_ps = e.limit_ps
-        if e.limit_ps == e.window_start_ps + e.window_ps:
-            e.window_index += 1
+        sides_advance(e)
     if e.crew_size > 1:
         crew_dismiss(e)
     workers_settle(e)

@@ -59,8 +59,18 @@ FABRICS: dict[str, dict[str, Any]] = {
         "fabric": {"kind": "rail", "gpus_per_node": 4, "nodes": 3, "spines": 2},
         "scale_up": {"latency": "1us"},
     },
+    "near hosts on both sides": {
+        "fabric": {
+            "kind": "graph",
+            "hosts": 6,
+            "switches": 2,
+            "gpus_per_node": 2,
+            "links": [{"a": "sw0", "b": "sw1"}, *({"a": f"h{host}", "b": f"sw{host % 2}"} for host in range(6))],
+        },
+        "scale_up": {"latency": "1us"},
+    },
 }
-SIDES = {"odd ring": 1, "island and odd ring": 1, "near scale-up": 1}
+SIDES = {"odd ring": 1, "island and odd ring": 1, "near hosts on both sides": 1}
 """Two where nothing else is said."""
 
 

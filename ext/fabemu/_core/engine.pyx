@@ -418,8 +418,7 @@ cdef class Engine:
             least_ps = min(least_ps, least_scale_up_ps)
         # Short enough for signals to be served between two.
         step_set(self.e, max(1, min(least_ps, WINDOW_PS_MAX) // divisor))
-        # Hosts of a scale-up domain reach each other without a link.
-        sides_find(self.e, least_scale_up_ps >= 2 * self.e.step_ps)
+        sides_find(self.e, least_scale_up_ps < 2 * self.e.step_ps)
 
     def __dealloc__(self):
         cdef engine_t* e = self.e

@@ -3,8 +3,7 @@
 Owns      node_side, side_mask, side_ps, meet_ps.
 Invariant what a side sends arrives a step later or more. So when one has run to the end of step j, the other may run to
           the end of step j + 1: a window is two steps long, and those of the two sides overlap by one. A fabric that
-          does not come apart in two, or whose hosts reach each other within a window, is one side: its windows are
-          one step long.
+          does not come apart in two is one side, and its windows are one step long.
 Order     sides only differ while windows are stepped: what concerns the whole fabric finds both at one instant.
 """
 from libc.stdlib cimport free, malloc
@@ -37,22 +36,37 @@ cdef inline bint sides_colour(const plan_t* plan, uint8_t* side, int32_t* stack,
     return True
 
 
-cdef inline int sides_find(engine_t* e, bint may_differ) except -1:
-    """Tell the sides of all devices; one side if they may not differ. Raises MemoryError."""
+cdef inline int sides_find(engine_t* e, bint hosts_are_near) except -1:
+    """Tell the sides of all devices. Raises MemoryError.
+
+    `hosts_are_near`: those of a scale-up domain reach each other in a step or more, but within two.
+    """
     cdef int32_t node
     cdef int32_t* stack = <int32_t*>malloc((e.plan.node_count + 1) * sizeof(int32_t))
     if stack == NULL:
         raise MemoryError("no memory for the sides of the fabric")
     for node in range(e.plan.node_count):
         e.node_side[node] = SIDE_UNKNOWN
-    e.side_mask = may_differ
+    e.side_mask = 1
+    e.hosts_are_near = hosts_are_near
+    # Hosts come first: so each is of side 0, unless it is linked to others by an odd number of switches more or fewer.
     for node in range(e.plan.node_count):
         if e.side_mask and e.node_side[node] == SIDE_UNKNOWN and not sides_colour(
                 &e.plan, e.node_side, stack, node):
             e.side_mask = 0
+        if hosts_are_near and node < e.plan.host_count and e.plan.host_domain[node] >= 0 and e.node_side[node] != 0:
+            e.side_mask = 0
     free(stack)
     e.meet_ps = FOREVER
     return 0
+
+
+cdef inline ps_t sides_limit(const engine_t* e) noexcept nogil:
+    """Up to where the devices of the present window may run."""
+    cdef ps_t middle_ps = e.window_end_ps - e.step_ps
+    if e.hosts_are_near and e.side_mask and (e.window_index & 1) == 0 and e.side_ps[0] < middle_ps:
+        return middle_ps
+    return e.window_end_ps
 
 
 cdef inline bint sides_are_level(const engine_t* e) noexcept nogil:
@@ -79,6 +93,7 @@ cdef inline void sides_advance(engine_t* e) noexcept nogil:
     A side whose window was cut short is where something concerns the whole fabric: the other goes there too.
     """
     cdef int32_t side = <int32_t>e.window_index & e.side_mask
+    cdef bint was_cut = e.limit_ps < sides_limit(e)
     cdef ps_t other_ps
     e.side_ps[side] = e.limit_ps
     other_ps = e.side_ps[side ^ e.side_mask]
@@ -87,6 +102,7 @@ cdef inline void sides_advance(engine_t* e) noexcept nogil:
         e.meet_ps = FOREVER
         e.window_index = step_of(e, e.limit_ps)
         return
-    if e.limit_ps < e.window_end_ps:
+    if was_cut and e.meet_ps == FOREVER:
         e.meet_ps = e.limit_ps
-    e.window_index += 1
+    if was_cut or e.limit_ps == e.window_end_ps:
+        e.window_index += 1

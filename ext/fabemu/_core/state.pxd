@@ -492,6 +492,7 @@ cdef struct engine_t:
     ps_t limit_ps                 # events before it run in this window
     uint8_t* node_side            # per device: 0 or 1; sides_find
     int32_t side_mask             # 1: the devices of two sides take turns; 0: all are of one
+    bint hosts_are_near           # hosts reach each other within two steps: side 0, theirs, goes step by step
     ps_t side_ps[2]               # every event of the devices of a side before it has run
     ps_t meet_ps                  # to where both sides are to run before anything else; FOREVER = nowhere
     fault_t fault

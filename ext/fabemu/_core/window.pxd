@@ -28,7 +28,7 @@ from .stats cimport stats_area, stats_headroom_held, stats_paused
 from .sequence cimport sequence_applies, sequence_collect, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
-from .sides cimport sides_advance, sides_are_level, sides_level, sides_skip
+from .sides cimport sides_advance, sides_are_level, sides_level, sides_limit, sides_skip
 from .ties cimport sort_ports
 from .trace cimport port_row_t, record_room
 from .wake cimport DUE_FEW, WHEEL_SLOTS, choice_add, events_count, step_of, wake_at, wake_flag, window_for
@@ -602,7 +602,9 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     cdef ps_t last_hop_ps
     if e.meet_ps < FOREVER:
         window_place(e)
-        e.limit_ps = e.meet_ps
+        e.limit_ps = sides_limit(e)
+        if e.meet_ps < e.limit_ps:
+            e.limit_ps = e.meet_ps
         e.turn += 1
         return RUNNING
     if not window_seek(e):
@@ -629,7 +631,9 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     # A check comes after the actions and before the events of its instant.
     if unlikely(e.deadlock_next_ps == e.now_ps) and deadlock_checks_before(e, w, e.now_ps + 1):
         return DEADLOCKED
-    e.limit_ps = e.window_end_ps if e.window_end_ps < stop_ps else stop_ps
+    e.limit_ps = sides_limit(e)
+    if stop_ps < e.limit_ps:
+        e.limit_ps = stop_ps
     if unlikely(e.action_next_ps < e.limit_ps):
         e.limit_ps = e.action_next_ps
     if e.plan.sample_ps > 0 and e.sample_start_ps + e.plan.sample_ps < e.limit_ps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fabemu.plan import (
+    ACTION_PFC,
     ACTION_RECEIVER,
     ACTION_STORM,
     EVENT_DEADLOCK,
@@ -16,6 +17,7 @@ from fabemu.plan import (
     Plan,
 )
 from tests.oracle.build import US, Cable, NicSpec, PortBuffer, SwitchSpec, TrafficClass, Wiring, Work, build_plan
+from tests.oracle.packet import PFC
 from tests.oracle.simulator import OracleResult, simulate
 from tests.oracle.test_oracle_theory import star
 
@@ -160,6 +162,25 @@ def test_watchdog_does_not_mind_short_pauses() -> None:
     result = simulate(plan)
     assert of_event(result, EVENT_WATCHDOG_STORM) == []
     assert result.ops["status"] == [2]
+
+
+def test_a_storm_that_is_on_does_not_begin_again() -> None:
+    """PFC off forgets the XOFF of a storm; a second beginning raises none, and the end has none to take back."""
+    work = Work()
+    work.send(work.qp(0, 1), 4 * 4096)
+    actions = [
+        (0, ACTION_STORM, 1, 1, 1),
+        (5 * US, ACTION_PFC, 1, 1, 0),
+        (6 * US, ACTION_PFC, 1, 1, 1),
+        (7 * US, ACTION_STORM, 1, 1, 1),
+        (9 * US, ACTION_STORM, 1, 1, 0),
+        (11 * US, ACTION_STORM, 1, 1, 0),
+    ]
+    result = simulate(star(2, work, **acts(*actions)))
+    assert [row[:2] for row in result.packets if row[2] == PFC] == [(0, 1)]
+    # Nothing takes back the pause that this frame began.
+    assert [row[:4] for row in result.pauses] == [(0, 0, 6_720 + US, -1)]
+    assert result.ops["delivered_ps"] == [-1]
 
 
 def ring(size: int = 10**6, **fields) -> Plan:

@@ -160,7 +160,8 @@ cdef inline void host_storm(engine_t* e, worker_t* w, int32_t port_id, uint32_t 
     cdef int32_t klass
     classes &= e.plan.lossless_mask
     for klass in range(e.plan.class_count):
-        if not (classes >> klass) & 1:
+        # One that is on, or over, already is no reason that comes or goes.
+        if not (classes >> klass) & 1 or (receiver.storm_mask >> klass) & 1 == on:
             continue
         if not on:
             receiver.storm_mask &= <uint8_t>~(1 << klass)

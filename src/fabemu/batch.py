@@ -47,11 +47,15 @@ class Batch:
         return {name: values[: self.rows] for name, values in self._columns.items()}
 
     def fill(self, columns: Mapping[str, np.ndarray], first: int, count: int) -> int:
-        """Add rows of `columns` from `first` on, `count` at most; say how many went in."""
+        """Add rows of `columns` from `first` on, `count` at most; say how many went in.
+
+        A column that is not among them has room for the rows, and anything in it.
+        """
         count = min(count, self._limit - self.rows)
         self._make_room(self.rows + count)
-        for name, held in self._columns.items():
-            values = columns[name][first : first + count]
+        for name, given in columns.items():
+            held = self._columns[name]
+            values = given[first : first + count]
             if self._types[name][1] and (values.dtype.kind == "f") != (held.dtype.kind == "f"):
                 values = np.where(
                     _missing(values, self._none), np.nan if held.dtype.kind == "f" else self._none, values

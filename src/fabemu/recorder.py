@@ -24,6 +24,7 @@ _STATUS_OF_ENGINE = np.array(
 _EVENT_INDEX = np.full(max(EVENT_KINDS) + 1, NONE, dtype=np.int8)
 _EVENT_INDEX[list(EVENT_KINDS)] = np.arange(len(EVENT_KINDS))
 _KIND_DATA, _KIND_PFC = PACKET_KINDS.index("data"), PACKET_KINDS.index("pfc")
+_ROWS_AT_ONCE = 8192  # of a batch, in arrays that stay in the cache
 _FLAG_MARKED, _FLAG_FIRST, _FLAG_LAST, _FLAG_ECHO = 1, 2, 4, 8
 
 
@@ -95,11 +96,12 @@ class Recorder:
         self._ended_limit = max(TABLES["flows"].batch_rows, plan.op_count // 20)
         self._written = np.zeros(plan.op_count, dtype=np.bool_)
         dictionaries = names.dictionaries()
+        derive = {"ports": self._derive_ports, "pauses": self._derive_pauses}
         self._writers: dict[str, TableWriter] = {}
         try:
             for table in TABLES:
                 if table in tables:
-                    self._writers[table] = TableWriter(directory, table, dictionaries, provenance)
+                    self._writers[table] = TableWriter(directory, table, dictionaries, provenance, derive.get(table))
         except BaseException:
             self.abandon()
             raise
@@ -227,24 +229,18 @@ class Recorder:
         """Values of queue pairs; anything where there is none."""
         return values[qp].astype(np.int64) if len(values) else np.zeros(len(qp), np.int64)
 
-    def _ports(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        port = rows["port"].astype(np.intp)
-        length_ps = (rows["end_ps"] - rows["start_ps"]).astype(np.float64)
-        # An interval of no length carries nothing.
-        length_ps[length_ps <= 0] = np.inf
-        # Wire time in ps = bytes x 8e12 / rate.
-        busy_ps = rows["wire_bytes"] * 8e12 / self._port_rate_bps[port]
+    @staticmethod
+    def _ports(rows: np.ndarray) -> dict[str, np.ndarray]:
         return {
             "start_ps": rows["start_ps"],
             "end_ps": rows["end_ps"],
-            "node": self._plan.port_node[port],
-            "port": port,
-            "peer": self._peer_node[port],
+            "port": rows["port"],
             "class": rows["class"],
             "bytes": rows["tx_bytes"],
             "frames": rows["tx_frames"],
-            "utilisation": busy_ps / length_ps,
-            "queue_mean_bytes": rows["queue_byte_ps"] / length_ps,
+            # What they are made of, see `_derive_ports`.
+            "utilisation": rows["wire_bytes"],
+            "queue_mean_bytes": rows["queue_byte_ps"],
             "queue_max_bytes": rows["queue_max_bytes"],
             "paused_ps": rows["paused_ps"],
             "xoff_sent": rows["xoff_sent"],
@@ -254,18 +250,30 @@ class Recorder:
             "headroom_max_bytes": rows["headroom_max_bytes"],
         }
 
-    def _pauses(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        port = rows["port"]
+    def _derive_ports(self, columns: Mapping[str, np.ndarray]) -> None:
+        for first in range(0, len(columns["port"]), _ROWS_AT_ONCE):
+            part = {name: values[first : first + _ROWS_AT_ONCE] for name, values in columns.items()}
+            port = part["port"]
+            part["node"][:] = self._plan.port_node[port]
+            part["peer"][:] = self._peer_node[port]
+            length_ps = (part["end_ps"] - part["start_ps"]).astype(np.float64)
+            # An interval of no length carries nothing.
+            length_ps[length_ps <= 0] = np.inf
+            # Wire time in ps = bytes x 8e12 / rate.
+            part["utilisation"] *= 8e12
+            part["utilisation"] /= self._port_rate_bps[port]
+            part["utilisation"] /= length_ps
+            part["queue_mean_bytes"] /= length_ps
+
+    @staticmethod
+    def _pauses(rows: np.ndarray) -> dict[str, np.ndarray]:
         return {
             "xoff_ps": rows["xoff_ps"],
             "sent_ps": rows["sent_ps"],
             "start_ps": rows["start_ps"],
             "xon_ps": rows["xon_ps"],
             "end_ps": rows["end_ps"],
-            "switch": self._plan.port_node[port],
-            "port": port,
-            "paused_node": self._peer_node[port],
-            "paused_port": self._plan.port_peer[port],
+            "port": rows["port"],
             "class": rows["class"],
             "end": rows["end"],
             "ingress_bytes": rows["ingress_bytes"],
@@ -275,6 +283,12 @@ class Recorder:
             "crossed": rows["crossed"],
             "parent_port": rows["parent_port"],
         }
+
+    def _derive_pauses(self, columns: Mapping[str, np.ndarray]) -> None:
+        port = columns["port"]
+        columns["switch"][:] = self._plan.port_node[port]
+        columns["paused_node"][:] = self._peer_node[port]
+        columns["paused_port"][:] = self._plan.port_peer[port]
 
     def _drops(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         qp = rows["qp"]

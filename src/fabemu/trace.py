@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -559,6 +559,9 @@ class TableWriter:
         From `TraceNames.dictionaries`.
     provenance
         See `table_schema`.
+    derive
+        Called with the columns of a batch before it is written, to set those that follow from others: once for many
+        rows that came few at a time.
 
     Raises
     ------
@@ -567,11 +570,17 @@ class TableWriter:
     """
 
     def __init__(
-        self, directory: Path, table: str, dictionaries: Mapping[str, pa.Array], provenance: Mapping[str, str]
+        self,
+        directory: Path,
+        table: str,
+        dictionaries: Mapping[str, pa.Array],
+        provenance: Mapping[str, str],
+        derive: Callable[[Mapping[str, np.ndarray]], None] | None = None,
     ) -> None:
         """Create the file and write its head."""
         self.path = table_path(directory, table)
         self.rows = 0
+        self._derive = derive
         self._schema = table_schema(table, provenance)
         self._columns = [
             (column.name, field.type, dictionaries.get(column.kind) if is_dictionary(column) else None)
@@ -589,8 +598,8 @@ class TableWriter:
             raise self._failure(error) from error
 
     def append(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Add rows: one array per column, of one length; ids as numbers."""
-        rows = len(columns[self._columns[0][0]])
+        """Add rows: one array per column that does not follow from others, of one length; ids as numbers."""
+        rows = len(next(iter(columns.values())))
         done = 0
         while done < rows:
             done += self._batch.fill(columns, done, rows - done)
@@ -613,8 +622,11 @@ class TableWriter:
             self._file.close()
 
     def _write_batch(self) -> None:
+        columns = self._batch.columns
+        if self._derive is not None:
+            self._derive(columns)
         try:
-            self._write(self._batch.columns)
+            self._write(columns)
         except OSError as error:
             raise self._failure(error) from error
         self.rows += self._batch.rows

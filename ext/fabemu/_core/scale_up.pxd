@@ -2,7 +2,8 @@
 
 Owns      scale_up_t: when a host's way into its domain, and out of it, is free again; messages on their way to it.
 Invariant both ends of a message are stepped by the same worker, and it begins to arrive a latency after it starts,
-          which is no less than a window: so no host hears within a window of what another does in it.
+          which is no less than a step, and the hosts go step by step if it is less than two: so none hears within a
+          visit of what another does in the same window.
 Order     messages leave a host in the order of their posting, and are received in the order (beginning of arrival,
           operation); at one instant ends come before beginnings, and both before operations. docs/MODEL.md 19.
 """

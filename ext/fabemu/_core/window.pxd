@@ -597,15 +597,19 @@ cdef inline void window_place(engine_t* e) noexcept nogil:
     e.window_end_ps = (e.window_index + 1) * e.step_ps
 
 
+cdef inline void window_meet(engine_t* e) noexcept nogil:
+    window_place(e)
+    e.limit_ps = sides_limit(e)
+    if e.meet_ps < e.limit_ps:
+        e.limit_ps = e.meet_ps
+    e.turn += 1
+
+
 cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept nogil:
     """Choose the next window and do what comes before it; RUNNING, or how the run ends."""
     cdef ps_t last_hop_ps
     if e.meet_ps < FOREVER:
-        window_place(e)
-        e.limit_ps = sides_limit(e)
-        if e.meet_ps < e.limit_ps:
-            e.limit_ps = e.meet_ps
-        e.turn += 1
+        window_meet(e)
         return RUNNING
     if not window_seek(e):
         workers_settle(e)
@@ -615,6 +619,11 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
         e.now_ps = e.window_start_ps if e.window_start_ps < stop_ps else stop_ps
     sides_skip(e)
     last_hop_ps = workers_last_hop_ps(e)
+    if unlikely(e.now_ps - last_hop_ps > STALL_PS) and not sides_are_level(e):
+        # Whether the fabric has stalled is judged where both sides are at one instant.
+        sides_level(e)
+        window_meet(e)
+        return RUNNING
     if unlikely(e.deadlock_next_ps <= e.now_ps or e.now_ps >= stop_ps or e.action_next_ps <= e.now_ps
                 or e.now_ps - last_hop_ps > STALL_PS):
         workers_settle(e)
@@ -643,6 +652,8 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     if unlikely(e.now_ps <= last_hop_ps + STALL_PS < e.limit_ps - 1):
         # A stall is judged at the same instant wherever windows are cut.
         e.limit_ps = last_hop_ps + STALL_PS + 1
+    if unlikely(e.now_ps - last_hop_ps > STALL_PS) and (step_of(e, e.now_ps) + 1) * e.step_ps < e.limit_ps:
+        e.limit_ps = (step_of(e, e.now_ps) + 1) * e.step_ps
     e.turn += 1
     return RUNNING
 

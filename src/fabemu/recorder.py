@@ -97,11 +97,14 @@ class Recorder:
         self._written = np.zeros(plan.op_count, dtype=np.bool_)
         dictionaries = names.dictionaries()
         derive = {"ports": self._derive_ports, "pauses": self._derive_pauses}
+        derived = {"ports": ("node", "peer"), "pauses": ("switch", "paused_node", "paused_port")}
         self._writers: dict[str, TableWriter] = {}
         try:
             for table in TABLES:
                 if table in tables:
-                    self._writers[table] = TableWriter(directory, table, dictionaries, provenance, derive.get(table))
+                    self._writers[table] = TableWriter(
+                        directory, table, dictionaries, provenance, derive.get(table), derived.get(table, ())
+                    )
         except BaseException:
             self.abandon()
             raise

@@ -560,8 +560,10 @@ class TableWriter:
     provenance
         See `table_schema`.
     derive
-        Called with the columns of a batch before it is written, to set those that follow from others: once for many
-        rows that came few at a time.
+        Called once with the columns of a batch before it is written, to set in place those that follow from others: once
+        for many rows that came few at a time.
+    derived
+        Columns that only `derive` sets: no rows bring them.
 
     Raises
     ------
@@ -576,11 +578,13 @@ class TableWriter:
         dictionaries: Mapping[str, pa.Array],
         provenance: Mapping[str, str],
         derive: Callable[[Mapping[str, np.ndarray]], None] | None = None,
+        derived: Iterable[str] = (),
     ) -> None:
         """Create the file and write its head."""
         self.path = table_path(directory, table)
         self.rows = 0
         self._derive = derive
+        self._given = {column.name for column in TABLES[table].columns}.difference(derived)
         self._schema = table_schema(table, provenance)
         self._columns = [
             (column.name, field.type, dictionaries.get(column.kind) if is_dictionary(column) else None)
@@ -598,7 +602,12 @@ class TableWriter:
             raise self._failure(error) from error
 
     def append(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Add rows: one array per column that does not follow from others, of one length; ids as numbers."""
+        """Add rows: one array per column but those that are derived, of one length; ids as numbers.
+
+        Raises KeyError if other columns are given.
+        """
+        if columns.keys() != self._given:
+            raise KeyError(f"{self.path.name}: {sorted(columns.keys() ^ self._given)}")
         rows = len(next(iter(columns.values())))
         done = 0
         while done < rows:

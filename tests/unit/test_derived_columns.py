@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from fabemu._core.engine import Engine
 
 from fabemu.compile import compile_plan
 from fabemu.recorder import Recorder
 from fabemu.scenario import scenario_from_dict
 from fabemu.simulate import trace_names
-from fabemu.trace import TABLES, read_table
+from fabemu.trace import TABLES, TableWriter, read_table
 from tests.small import SMALL
 
 COMPILED = compile_plan(scenario_from_dict(tomllib.loads(SMALL)))
@@ -72,3 +73,13 @@ def test_pauses_name_both_ends(tmp_path: Path) -> None:
     assert table["switch"].to_pylist() == [names.nodes[node] for node in PLAN.port_node[rows["port"]]]
     assert table["paused_port"].to_pylist() == [names.ports[port] for port in peer]
     assert table["paused_node"].to_pylist() == [names.nodes[node] for node in PLAN.port_node[peer]]
+
+
+def test_rows_bring_every_column_but_the_derived(tmp_path: Path) -> None:
+    columns = {column.name: np.zeros(3, np.int64) for column in TABLES["pauses"].columns}
+    del columns["paused_node"]
+    names = trace_names(COMPILED).dictionaries()
+    for derived in (), ("port",), ("paused_node", "port"):
+        with pytest.raises(KeyError, match=r"pauses\.arrow: .*'p"):
+            TableWriter(tmp_path, "pauses", names, {}, None, derived).append(columns)
+    TableWriter(tmp_path, "pauses", names, {}, None, ("paused_node",)).append(columns)

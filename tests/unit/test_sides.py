@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fabemu.compile import compile_plan
 from fabemu.partition import partition
 from fabemu.plan import SCHEDULER_CLASSIC, Plan
 from fabemu.scenario import scenario_from_dict
+from tests.oracle.build import US, Cable, NicSpec, PortBuffer, SwitchSpec, Wiring, Work, build_plan
 from tests.parity.compare import run_core
 
 STEP_PS = 600_000 + 1_680
@@ -132,8 +134,68 @@ def test_sides_change_no_result(name: str, tables: dict[str, Any]) -> None:
         "stops": run_core(plan, steps=iter(steps)),
         "one hop": run_core(plan, steps=iter([(10**9, 1)] * 60)),
         "stops, by threads": run_core(plan, steps=iter(steps), owners=lambda: partition(plan, int(rng.integers(2, 5)))),
+        "shorter steps": run_core(plan, steps=iter(steps), window_divisor=int(rng.integers(2, 8))),
     }.items():
         assert (run.digest, run.tables, run.ops) == (expected.digest, expected.tables, expected.ops), label
+    assert np.array_equal(port_rows(plan), port_rows(replace(plan, scheduler=SCHEDULER_CLASSIC)))
+
+
+def port_rows(plan: Plan) -> np.ndarray:
+    """Rows of all intervals, in their order."""
+    engine = Engine(plan)
+    parts = []
+    while engine.run(1 << 60, 300) == 0:
+        parts.append(engine.drain()["ports"])
+    engine.finish()
+    return np.concatenate([*parts, engine.drain()["ports"]])
+
+
+def test_sides_are_level_at_control_actions() -> None:
+    """Links that go down and up and a host that storms, at instants within a window."""
+    faults = [
+        {"kind": "storm", "host": "h1", "start": "1us", "end": "2567ns"},
+        {"kind": "link-down", "link": ["leaf0", "spine0"], "start": "1300ns", "end": "4001ns"},
+        {"kind": "storm", "host": "h5", "start": "1300ns", "end": "1301ns"},
+    ]
+    plan = plan_of("leaf-spine", fault=faults)
+    assert len(plan.action_time_ps) > 5
+    expected = run_core(plan, scheduler=SCHEDULER_CLASSIC)
+    for divisor in 1, 2, 7:
+        run = run_core(plan, window_divisor=divisor)
+        assert (run.digest, run.tables, run.ops) == (expected.digest, expected.tables, expected.ops)
+
+
+@pytest.mark.parametrize("end_ps", [1_000_114_059_440, 1_000_114_393_520])
+def test_a_stall_is_judged_with_both_sides_level(end_ps: int) -> None:
+    """Four switches wait for each other for ever and repeat their pauses; all that lives is an operation of host 0.
+
+    It ends beyond the second after which a stall is judged, 50 ns after pauses of either side.
+    """
+    size = 4
+    cables = [Cable(host, size + host) for host in range(size)]
+    cables += [Cable(size + index, size + (index + 1) % size) for index in range(size)]
+    work = Work()
+    for host in range(size):
+        work.send(work.qp(host, (host + size - 1) % size), 10**6)
+    work.calc(0, end_ps, 0)
+    wiring = Wiring(size, size, cables)
+    onward = [
+        next(port for port in wiring.ports(size + index) if wiring.neighbour(port) == size + (index + 1) % size)
+        for index in range(size)
+    ]
+    route = [-2 if host == index else onward[index] for index in range(size) for host in range(size)]
+    switch = SwitchSpec(pool=100_000, pause_ps=30 * US, buffers=[PortBuffer(headroom=200_000, alpha_q16=2**13)])
+    nic = NicSpec(rto_ps=100 * US, retry_count=0)
+    plan = replace(build_plan(size, size, cables, work, switch=switch, nic=nic), route=route)
+
+    def frames(**options: Any) -> int:
+        engine = Engine(plan if not options else replace(plan, **options), packets=True)
+        count = 0
+        while engine.run(1 << 60, 10**9) == 0:
+            count += np.count_nonzero(engine.drain()["packets"]["time_ps"] < end_ps)
+        return count + np.count_nonzero(engine.drain()["packets"]["time_ps"] < end_ps)
+
+    assert frames() == frames(scheduler=SCHEDULER_CLASSIC) > 100_000
 
 
 def test_a_call_leaves_both_sides_at_one_instant() -> None:

@@ -118,7 +118,7 @@ cdef class Engine:
     shortcuts : bool
         Take that and any other shortcut; without, devices go event by event. Results do not depend on it.
     window_divisor : int
-        Cut windows this much shorter than the lookahead allows. Results do not depend on it.
+        Make steps this much shorter than the lookahead allows. Results do not depend on it.
     threads : int
         Most threads that `share` may have devices shared among; 1 to 1024.
 
@@ -493,7 +493,7 @@ cdef class Engine:
 
     @property
     def windows(self):
-        """Windows that have been stepped so far, modulo 2^32."""
+        """Windows of either side that have been opened so far, modulo 2^32."""
         return self.e.turn
 
     @property
@@ -525,7 +525,7 @@ cdef class Engine:
 
     @property
     def window_ps(self):
-        """Length of a window, ps."""
+        """Length of a window, ps; hosts that are near each other in a scale-up domain take it in two halves."""
         return (1 + self.e.side_mask) * self.e.step_ps
 
     def fault(self):

@@ -4,7 +4,8 @@ Owns      node_side, side_mask, side_ps, meet_ps.
 Invariant what a side sends arrives a step later or more. So when one has run to the end of step j, the other may run to
           the end of step j + 1: a window is two steps long, and those of the two sides overlap by one. A fabric that
           does not come apart in two is one side, and its windows are one step long.
-Order     sides only differ while windows are stepped: what concerns the whole fabric finds both at one instant.
+Order     sides only differ while windows are stepped: what concerns the whole fabric (the end of an interval, actions,
+          checks for deadlocks, the judgement of a stall, the end of a call) finds both at one instant.
 """
 from libc.stdlib cimport free, malloc
 from .types cimport int32_t, uint8_t, ps_t, FOREVER

@@ -1,9 +1,9 @@
 """When a device must be visited, and when a port must choose.
 
 Owns      a worker's wheel of 64 windows and its heap of far wake-ups; transmit keys of ports.
-Invariant every event of a device within the wheel's reach has its device flagged in that window, or in an earlier one;
-          farther ones have an entry in `far` that is not later. A visit ends by waking its device for what it leaves
-          behind.
+Invariant every event of a device within the wheel's reach has its device flagged in its window that holds it, or in an
+          earlier one; farther ones have an entry in `far` that is not later. A visit ends by waking its device for what
+          it leaves behind.
 """
 from .types cimport (int32_t, int64_t, uint8_t, uint64_t, ps_t, unlikely, EVENT_TRANSMIT, FAULT_CHOICES)
 from .state cimport engine_t, worker_t, port_t
@@ -20,7 +20,7 @@ cdef extern from *:
 
 cdef enum:
     WHEEL_SLOTS = 64
-    WHEEL_REACH = 60
+    WHEEL_REACH = 60              # after a cut the windows go two back, and one more is looked at: in all below 64
     DUE_FEW = 3                   # ports that are looked at ahead in every visit, due or not
 
 

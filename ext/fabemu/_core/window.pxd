@@ -1,8 +1,8 @@
 """The window engine: which devices run, in what order their events go.
 
 Owns      the wheel's turning, visits of devices, the closing of sampling intervals.
-Invariant a window is no longer than the least time from the start of a transmission to its arrival, so at its start all
-          arrivals of a device within it are known; results do not depend on where windows are cut.
+Invariant when a window begins all arrivals of its devices before its end are known, since what could still send some
+          has run to within a step of it (`sides`); results do not depend on where windows are cut.
 Order     docs/MODEL.md 5.
 """
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, ctz64, prefetch,
@@ -542,7 +542,7 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
 cdef inline int64_t window_next(const engine_t* e, const worker_t* w) noexcept nogil:
     """The first window not stepped to its end in which a device of the worker wakes; NEVER if there is none."""
     cdef int64_t index = NEVER
-    # The window of the other side before the present one may have been cut short.
+    # A side that was cut short waits in the window before while the other is brought to the same instant.
     cdef int64_t first = e.window_index - e.side_mask
     cdef int32_t turned = first & (WHEEL_SLOTS - 1)
     cdef uint64_t slots = w.wheel_slots
@@ -598,6 +598,7 @@ cdef inline void window_place(engine_t* e) noexcept nogil:
 
 
 cdef inline void window_meet(engine_t* e) noexcept nogil:
+    """Open the present window as far as both sides are to run."""
     window_place(e)
     e.limit_ps = sides_limit(e)
     if e.meet_ps < e.limit_ps:
@@ -653,6 +654,7 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
         # A stall is judged at the same instant wherever windows are cut.
         e.limit_ps = last_hop_ps + STALL_PS + 1
     if unlikely(e.now_ps - last_hop_ps > STALL_PS) and (step_of(e, e.now_ps) + 1) * e.step_ps < e.limit_ps:
+        # It had not: it is judged once more in every step, so that no side is ahead by then.
         e.limit_ps = (step_of(e, e.now_ps) + 1) * e.step_ps
     e.turn += 1
     return RUNNING

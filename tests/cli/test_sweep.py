@@ -12,6 +12,7 @@ import pytest
 
 import fabemu
 from fabemu.cli import main
+from fabemu.errors import MachineError
 from fabemu.headline import FIGURES
 from fabemu.sweeps.execute import task_of
 from fabemu.sweeps.local import LocalWorkers
@@ -228,6 +229,18 @@ def test_a_sweep_is_not_overwritten_and_a_finished_one_is_shown_again(folder):
     assert parts("small.sweep") == before
     assert sweep_command("small.toml", "--set", "switch.buffer=[4MiB,16MiB]", "--force").returncode == 0
     assert parts("small.sweep") != before
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_the_summary(folder, capsys, monkeypatch):
+    def draw(*_):
+        raise MachineError("cannot write kmin.png: No space left on device")
+
+    monkeypatch.setattr("fabemu.sweeps.picture.draw", draw)
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", "small.toml", *KMIN, "-j", "1", "-q", "--plot", "kmin.png"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, err) == (5, "error: cannot write kmin.png: No space left on device\n")
+    assert "medians over the seeds" in out
 
 
 def test_tune_finds_the_best_that_keeps_the_limits(folder):

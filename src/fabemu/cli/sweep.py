@@ -129,12 +129,12 @@ def command(
         with progress(quiet=quiet) as show:
             status = execution.run(hire, show)
     sweep = load_sweep(directory)
-    if status == "finished" and plot is not None:
-        draw(sweep, plot, objectives)
     if as_json:
         click.echo(json.dumps(sweep.to_dict(figures), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         click.echo(sweep.summary(figures))
+    if status == "finished" and plot is not None:
+        draw(sweep, plot, objectives)  # last: without room for the picture there is still the summary
     if signals.exit_code is not None and status == "interrupted":
         say_interrupted(directory)
         return signals.exit_code

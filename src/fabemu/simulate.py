@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -77,7 +77,8 @@ class Snapshot:
     message_count: int  # messages in all
     done_share: float  # 0..1: of the packet hops, by forecast; without one see `Simulation.step`
     wall_seconds: float  # since the run began
-    records: Mapping[str, np.ndarray]  # rows since the last snapshot, as the engine numbers them
+    # Rows since the last snapshot, as the engine numbers them; thousands, so not shown with the rest.
+    records: Mapping[str, np.ndarray] = field(repr=False)
     seconds_left: float | None = None  # guess of the wall-clock time that is left; None while there is none
 
     @property

@@ -60,7 +60,7 @@ def test_two_ends_are_a_range(text, low, high, log):
     assert read_settings([f"a.b={text}"]) == ([], [Parameter("a.b", low=low, high=high, log=log)])
 
 
-@pytest.mark.parametrize("option", ["a.b=5", "a.b=h0:h3", "workload.0.path=../flows.csv", 'a="1..2 of it"', "no value"])
+@pytest.mark.parametrize("option", ["a.b=5", "a.b=h0:h3", "workload.0.path=../flows.csv", 'a="1..2 of it"'])
 def test_anything_else_is_common_to_all_points(option):
     assert read_settings([option]) == ([option], [])
 
@@ -75,6 +75,8 @@ def test_anything_else_is_common_to_all_points(option):
         (["a=[10KiB,20KiB,10KiB]"], "10KiB is listed twice"),
         (["a=[1,2]", "a=[3,4]"], "a: is set twice"),
         (["a=[1,2]", "a=3"], "a: is set twice"),
+        (["a.b"], "--set a.b: write key=[value, value], key=low..high or key=value"),
+        (["=[1,2]"], "--set =[1,2]: write key=[value, value], key=low..high or key=value"),
         (["seed=[1,2]"], "seed: give the seeds of a sweep with --seeds"),
     ],
 )
@@ -82,6 +84,18 @@ def test_settings_that_cannot_be_followed(options, message):
     with pytest.raises(InputError) as error:
         read_settings(options)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["1KiB..", "..1KiB", "1..inf", "nan..1", "-inf..1", "1/8..", "nan..inf", "1.. :log"])
+def test_half_a_range_is_no_value(text):
+    with pytest.raises(InputError) as error:
+        read_settings([f"a.b={text}"])
+    assert str(error.value).startswith(f"--set a.b={text}: a range has a number at either end: write a.b=low..high")
+
+
+@pytest.mark.parametrize("text", ["../1.csv", "2026/../x.csv", "..", "a..b", '"1.."', "'..1'", "1.5", "1..x", "..x"])
+def test_a_text_with_dots_may_be_a_value(text):
+    assert read_settings([f"a.b={text}"]) == ([f"a.b={text}"], [])
 
 
 def test_python_takes_values_as_they_are():

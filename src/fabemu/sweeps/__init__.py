@@ -213,7 +213,9 @@ def hiring(
 
         return hire
     if jobs is not None:
-        raise InputError("jobs are processes of this machine: a Dask cluster has workers of its own")
+        raise InputError(
+            "jobs are processes of this machine: a Dask cluster has workers of its own; give one of the two"
+        )
     from fabemu.sweeps.cluster import DaskWorkers, check_address
 
     address = check_address(dask)

@@ -12,6 +12,9 @@ from fabemu.scenario.load import read_value
 from fabemu.scenario.write import toml_value
 
 _RANGE = re.compile(r"([+-]?\d.*?)\s*\.\.\s*([+-]?\d.*?)\s*(:log)?", re.DOTALL)
+# What can only be meant as a range: one end is missing, or no finite number.
+_END = r"[+-]?(?:\d|nan|inf)[^\"']*?"
+_LIKE_RANGE = re.compile(rf"(?:{_END}\s*\.\.\s*(?:{_END})?|\.\.\s*{_END})(?:\s*:log)?", re.DOTALL)
 _OPEN, _CLOSE = "[{", "]}"
 
 
@@ -54,14 +57,21 @@ def read_settings(options: list[str]) -> tuple[list[str], list[Parameter]]:
     Raises
     ------
     InputError
-        An option that cannot be read, or a key that is given twice.
+        An option that cannot be read, such as half a range, or a key that is given twice.
     """
     common: list[str] = []
     parameters: list[Parameter] = []
     for option in options:
         key, separator, text = (part.strip() for part in option.partition("="))
-        found = _range(key, text) if separator else None
-        if separator and text.startswith("["):
+        if not separator or not key:
+            raise InputError(f"--set {option}: write key=[value, value], key=low..high or key=value")
+        found = _range(key, text)
+        if found is None and _LIKE_RANGE.fullmatch(text):
+            raise InputError(
+                f"--set {option}: a range has a number at either end: write {key}=low..high, such as 1/8..2 or "
+                "4MiB..32MiB:log; a text is written in quotes"
+            )
+        if text.startswith("["):
             parameters.append(_checked(Parameter(key, tuple(_elements(option, text))), f"--set {option}"))
         elif found is not None:
             parameters.append(found)

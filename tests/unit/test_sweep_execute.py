@@ -169,6 +169,64 @@ def test_a_torn_line_of_the_journal_is_left_out(tmp_path):
     assert status == "finished" and len(again.attempts) == 1 and sweep.table.num_rows == 24
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"index": -1},
+        {"index": "3"},
+        {"index": 3.5},
+        {"index": True},
+        {"index": None},
+        {"status": "done"},
+        {"status": None},
+        {"status": ["finished"]},
+        {"status": "invalid"},
+        {"error": 5},
+        {"settings": None},
+        {"attempts": "1"},
+        {"attempts": -1},
+        {"cost": []},
+        {"cost": {"worker": 1}},
+        {"cost": {"wall_seconds": "1"}},
+        {"figures": []},
+        {"figures": {}},
+        {"figures": {"slowdown.p99": "x"}},
+        {"figures": {"slowdown.p99": 10**400}},
+        {"figures": {"pauses.count": 2**70}},
+        {"figures": {"pauses.count": 1.5}},
+        {"figures": {"digest": 5}},
+        {"figures": {"unheard of": 5}},
+        {"more": 1},
+        None,
+    ],
+    ids=str,
+)
+def test_a_line_of_the_journal_that_no_sweep_has_written_is_passed_over(tmp_path, damage):
+    work(tmp_path / "s", Workers())
+    whole = parts(tmp_path / "s")
+    journal = tmp_path / "s" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    number = next(number for number, line in enumerate(lines) if json.loads(line)["status"] == "finished")
+    index = json.loads(lines[number])["index"]
+    text = "garbage" if damage is None else json.dumps(json.loads(lines[number]) | damage)
+    lines[number] = text.encode() + b"\n"
+    journal.write_bytes(b"".join(lines))
+    again = Workers()
+    status, sweep = work(tmp_path / "s", again)
+    assert status == "finished" and [*again.attempts] == [index] and sweep.table.num_rows == 24
+    assert parts(tmp_path / "s") == whole
+    assert journal.read_bytes().startswith(b"".join(lines)), "nothing is thrown away"
+
+
+@pytest.mark.parametrize("name", ["results", "costs"])
+def test_a_file_where_a_folder_should_be_is_named(tmp_path, name):
+    work(tmp_path / "s", Workers())
+    shutil.rmtree(tmp_path / "s" / name)
+    (tmp_path / "s" / name).touch()
+    with pytest.raises(OutputError, match=f"s/{name}: is a file, not a directory"):
+        work(tmp_path / "s", Workers())
+
+
 def test_what_failed_is_tried_again_and_counts_once(tmp_path):
     def fail(index, attempt):
         return Outcome(index, "failed", error="the worker process died: killed by SIGKILL") if attempt < 3 else None

@@ -40,7 +40,12 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
         raise ScenarioError(
             Problem(source, "", "the file is empty: a scenario needs [fabric] and at least one [[workload]]")
         )
-    return _build(data, source, text, overrides, FilePath(source).stem, FilePath(source).parent)
+    return _build(data, source, text, overrides, _name_of(source), FilePath(source).parent)
+
+
+def _name_of(source: str) -> str:
+    """The name of a scenario that gives none: its file's; bytes in that which are no text are replaced."""
+    return os.fsencode(FilePath(source).stem).decode(errors="replace")
 
 
 def scenario_from_toml(text: str, source: str = "<toml>", overrides: Sequence[str] = ()) -> Scenario:

@@ -231,7 +231,7 @@ def _digest(points: Sequence[Point], base_dir: Path, seeds: Sequence[int]) -> st
     files: dict[Path, str] = {}
     for point in points:
         if point.scenario is None:
-            total.update(f"invalid: {point.error}\n".encode())
+            total.update(f"invalid: {point.error}\n".encode(errors="backslashreplace"))
             continue
         total.update(repr(plain(point.scenario)).encode())
         for path in input_files(point.scenario, base_dir).values():

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fabemu.errors import InputError, MachineError, OutputError, is_full
+from fabemu.sweeps.journal import journal_line, read_journal
 from fabemu.sweeps.task import AGAIN, Outcome
 
 FORMAT_VERSION = 1
@@ -69,7 +70,7 @@ class SweepDirectory:
         self._made = made
         self._force = force
         self.has_begun = False
-        found = {} if force else _outcomes(journal)
+        found = {} if force else read_journal(journal)
         self.done = {index: outcome for index, outcome in found.items() if outcome.status not in AGAIN}
         """Outcomes by index of the run, those that failed in an earlier session left out."""
 
@@ -120,9 +121,8 @@ class SweepDirectory:
         MachineError
             If it cannot be written.
         """
-        line = json.dumps(outcome.to_dict(), ensure_ascii=False) + "\n"
         try:
-            self._journal.write(line.encode())
+            self._journal.write(journal_line(outcome))
             self._journal.flush()
             os.fsync(self._journal.fileno())
         except OSError as error:
@@ -141,7 +141,7 @@ class SweepDirectory:
         text = json.dumps(self._info, indent=2, ensure_ascii=False) + "\n"
         target = self.path / SWEEP_FILE
         try:
-            write_whole(target, lambda draft: draft.write_text(text, encoding="utf-8"))
+            write_whole(target, lambda draft: _write_text(draft, text))
         except MachineError:
             self._rewrite_status(target)
             raise
@@ -150,7 +150,9 @@ class SweepDirectory:
         """On a full disk, have the old ``sweep.json`` tell the new status, in the bytes that it has: they are there."""
         with contextlib.suppress(OSError, ValueError):
             before = target.read_bytes()
-            kept = json.dumps(json.loads(before) | {"status": self._info["status"]}, ensure_ascii=False).encode()
+            kept = json.dumps(json.loads(before) | {"status": self._info["status"]}, ensure_ascii=False).encode(
+                errors="backslashreplace"
+            )
             if len(kept) <= len(before):
                 with open(target, "r+b") as file:
                     file.write(kept.ljust(len(before)))
@@ -203,7 +205,7 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
             # The mark comes first: a directory with anything else but no mark is not ours.
             text = json.dumps(whole | {"status": "running"}, ensure_ascii=False)
             try:
-                write_whole(path / SWEEP_FILE, lambda draft: draft.write_text(text, encoding="utf-8"))
+                write_whole(path / SWEEP_FILE, lambda draft: _write_text(draft, text))
             except MachineError:
                 _remove(path, made)
                 raise
@@ -217,8 +219,9 @@ def _writable(path: Path) -> Iterator[None]:
     """Context in which what cannot be written is said to be the directory of the sweep."""
     try:
         yield
-    except FileExistsError:
-        raise OutputError(f"{path}: is a file, not a directory; choose another with --out") from None
+    except FileExistsError as error:
+        at = error.filename or path  # a folder in it may be what is a file
+        raise OutputError(f"{at}: is a file, not a directory; choose another with --out") from None
     except OSError as error:
         text = f"{path}: the sweep cannot be written: {error.strerror or error}; choose another with --out"
         raise (MachineError if is_full(error) else OutputError)(text) from error
@@ -274,6 +277,11 @@ def part_path(path: Path, folder: str, part: int) -> Path:
     return path / folder / f"part-{part:05d}.parquet"
 
 
+def _write_text(target: Path, text: str) -> None:
+    """Write JSON; bytes of a path that are no text (surrogates) become the escapes that JSON has for them."""
+    target.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         info = json.loads((path / SWEEP_FILE).read_text(encoding="utf-8"))
@@ -300,25 +308,6 @@ def _lock(journal: IO[bytes], path: Path) -> None:
         raise OutputError(f"{path}: another process is at work on this sweep") from None
     except OSError:
         pass  # a file system without locks
-
-
-def _outcomes(journal: IO[bytes]) -> dict[int, Outcome]:
-    """What earlier sessions have done; a last line that was cut off is removed."""
-    found: dict[int, Outcome] = {}
-    journal.seek(0)
-    whole = 0
-    for line in journal:
-        try:
-            outcome = Outcome(**json.loads(line))
-        except (ValueError, TypeError):
-            break
-        if not line.endswith(b"\n"):
-            break
-        whole += len(line)
-        found[outcome.index] = outcome
-    journal.truncate(whole)
-    journal.seek(0, os.SEEK_END)
-    return found
 
 
 def _difference(found: Mapping[str, Any], info: Mapping[str, Any]) -> str:

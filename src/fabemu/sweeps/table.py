@@ -45,9 +45,11 @@ class ResultTables:
         for index, key in enumerate(plan.keys):
             numbers, kind = self._numbers[index], self._types[index]
             columns[key.path] = [_cell(numbers[point], kind) for point, _ in places]
-            columns[key.path + TEXT_SUFFIX] = [written(plan.points[point].values[index]) for point, _ in places]
+            columns[key.path + TEXT_SUFFIX] = [
+                _encodable(written(plan.points[point].values[index])) for point, _ in places
+            ]
         columns["status"] = [outcome.status for outcome in outcomes]
-        columns["error"] = [outcome.error or None for outcome in outcomes]
+        columns["error"] = [_encodable(outcome.error) or None for outcome in outcomes]
         for name in FIGURES:
             columns[name] = [outcome.figures.get(name) for outcome in outcomes]
         return pa.table(columns, schema=self.schema)
@@ -82,6 +84,11 @@ class ResultTables:
         return fields
 
 
+def _encodable(text: str) -> str:
+    """A text as a column can hold it: bytes of a path that are no text are escaped."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def _type(numbers: Sequence[Any]) -> pa.DataType:
     """The type of a parameter's column: that of its numbers, if it has any."""
     found = {type(number) for number in numbers if number is not None}
@@ -99,7 +106,7 @@ def _is_beyond(numbers: Sequence[Any]) -> bool:
 def _cell(number: Any, kind: pa.DataType) -> Any:
     """A value if it is of the column's type; None for words among numbers."""
     if pa.types.is_string(kind):
-        return number if isinstance(number, str) else None
+        return _encodable(number) if isinstance(number, str) else None
     if pa.types.is_boolean(kind):
         return number if isinstance(number, bool) else None
     if isinstance(number, bool) or not isinstance(number, int | float):

@@ -560,8 +560,8 @@ class TableWriter:
     provenance
         See `table_schema`.
     derive
-        Called once with the columns of a batch before it is written, to set in place those that follow from others: once
-        for many rows that came few at a time.
+        Called once with the columns of a batch before it is written, to set in place those that follow from others:
+        once for many rows that came few at a time.
     derived
         Columns that only `derive` sets: no rows bring them.
 

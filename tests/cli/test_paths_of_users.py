@@ -48,6 +48,7 @@ def test_a_path_that_is_too_long_is_wrong_input(folder, capsys, name, wrong):
     assert (ended.value.code, out) == (2, "")
     last = err.splitlines()[-1]
     assert last.startswith("error: ") and "too long" in last, last
+    assert not (folder / "small.sweep").exists()
 
 
 def test_the_length_that_is_allowed_is_said(folder, capsys):

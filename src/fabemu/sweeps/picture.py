@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,15 @@ def check_picture(path: Path, parameters: Sequence[Parameter], objectives: Seque
         Another kind of file, more parameters or objectives than a picture has axes, or no matplotlib.
     OutputError
         Its directory is not there.
+    OSError
+        Its name is too long.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"--plot {path}: the name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not path.absolute().parent.is_dir():
         raise OutputError(f"--plot {path}: there is no directory {path.parent}")
+    with contextlib.suppress(FileNotFoundError):
+        path.lstat()  # a name that no file can have is wrong now, not when all has run
     for name in objectives:
         check_figure(name)
     if len(objectives) > 2:

@@ -651,10 +651,11 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     if unlikely(e.deadlock_next_ps < e.limit_ps):
         e.limit_ps = e.deadlock_next_ps
     if unlikely(e.now_ps <= last_hop_ps + STALL_PS < e.limit_ps - 1):
-        # A stall is judged at the same instant wherever windows are cut.
+        # A stall is first judged at the same instant wherever windows are cut.
         e.limit_ps = last_hop_ps + STALL_PS + 1
     if unlikely(e.now_ps - last_hop_ps > STALL_PS) and (step_of(e, e.now_ps) + 1) * e.step_ps < e.limit_ps:
-        # It had not: it is judged once more in every step, so that no side is ahead by then.
+        # It had not: it is judged once more in every step, so that no side is ahead by then. When it is found to have
+        # stalled after all, up to a step of repeated pauses more or less, does depend on the steps.
         e.limit_ps = (step_of(e, e.now_ps) + 1) * e.step_ps
     e.turn += 1
     return RUNNING

@@ -90,18 +90,22 @@ def plan_of(name: str, **tables: Any) -> Plan:
             for dst in block
             if src != dst
         ]
-        workload: dict[str, Any] = {"kind": "flows", "flow": flows}
+        workload: list[dict[str, Any]] = [{"kind": "flows", "flow": flows}]
     elif "scale_up" in fabric:
-        workload = {"kind": "collective", "operation": "all-to-all", "size": "1MB"}
+        # What comes from within a node is waited for by packets to others, at ports that have packets of their own.
+        workload = [
+            {"kind": "collective", "operation": "all-reduce", "size": "100KB", "iterations": 3},
+            {"kind": "collective", "operation": "all-to-all", "size": "1MB"},
+        ]
     else:
-        workload = {"kind": "all-to-all", "size": "60KB"}
+        workload = [{"kind": "all-to-all", "size": "60KB"}]
     scenario = {
         "seed": 5,
         "link": {"rate": "400Gbps", "delay": "600ns"},
         "switch": {"buffer": "1MiB"},
         "nic": {"cc": {"kind": "dcqcn"}},
         "trace": {"interval": "1us"},
-        "workload": [workload],
+        "workload": workload,
     }
     return compile_plan(scenario_from_dict(scenario | fabric | tables)).plan
 

@@ -152,7 +152,7 @@ cdef class Engine:
         self._read_plan(plan)
         self._allocate((WATCH_RECORD if packets else 0) | (WATCH_ENDS if packets and ends else 0), express, shortcuts,
                        threads)
-        self._set_window(window_divisor)
+        self._set_step(window_divisor)
         self.fixed_bytes = workers_carved_bytes(self.e)
         if plan.scheduler == SCHEDULER_CREATION:
             self.e.creation = zeroed(&self.e.arena, 1, sizeof(creation_t))
@@ -395,7 +395,7 @@ cdef class Engine:
         if plan.watchdog_poll_ps.any():
             watchdogs_make(e, plan)
 
-    cdef _set_window(self, int divisor):
+    cdef _set_step(self, int divisor):
         """Lookahead: the least time from the start of a transmission to its arrival, over all links."""
         cdef plan_t* p = &self.e.plan
         cdef int64_t least_bytes = min(p.ack_bytes, p.cnp_bytes, p.pfc_bytes, p.credit_bytes,

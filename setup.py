@@ -46,12 +46,13 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                "fabemu._core.engine",
-                ["ext/fabemu/_core/engine.pyx"],
+                f"fabemu._core.{module}",
+                [f"ext/fabemu/_core/{module}.pyx"],
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
                 define_macros=[("FABEMU_PROFILE", f'"{profile}"')],
             )
+            for module in ("engine", "columns")
         ],
         include_path=["ext"],
         compiler_directives=directives,

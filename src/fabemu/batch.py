@@ -47,22 +47,25 @@ class Batch:
         return {name: values[: self.rows] for name, values in self._columns.items()}
 
     def fill(self, columns: Mapping[str, np.ndarray], first: int, count: int) -> int:
-        """Add rows of `columns` from `first` on, `count` at most; say how many went in.
-
-        A column that is not among them has room for the rows, and anything in it.
-        """
-        count = min(count, self._limit - self.rows)
-        self._make_room(self.rows + count)
+        """Add rows of `columns` from `first` on, `count` at most; say how many went in."""
+        held_columns, begin, count = self.reserve(count)
         for name, given in columns.items():
-            held = self._columns[name]
+            held = held_columns[name]
             values = given[first : first + count]
             if self._types[name][1] and (values.dtype.kind == "f") != (held.dtype.kind == "f"):
                 values = np.where(
                     _missing(values, self._none), np.nan if held.dtype.kind == "f" else self._none, values
                 )
-            held[self.rows : self.rows + count] = values
-        self.rows += count
+            held[begin : begin + count] = values
         return count
+
+    def reserve(self, count: int) -> tuple[Mapping[str, np.ndarray], int, int]:
+        """Columns to set rows of, from which place on, and how many: `count` at most, which count as added."""
+        begin = self.rows
+        count = min(count, self._limit - begin)
+        self._make_room(begin + count)
+        self.rows += count
+        return self._columns, begin, count
 
     def missing(self, name: str) -> np.ndarray | None:
         """(rows,) bool, which values of a column are not there; None if it has no such."""

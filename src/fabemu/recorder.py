@@ -1,4 +1,4 @@
-"""Engine records to trace rows: ids stay numbers, derived columns are added, rows go to the table writers.
+"""Engine records to trace rows: ids stay numbers, what follows from others is added, rows go to the table writers.
 
 Holds one batch per table and one flag per operation, whatever the length of the run.
 """
@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fabemu._core.columns import write_pauses, write_ports
 from fabemu.outcome import collective_rows, job_rows, step_rows
 from fabemu.plan import FOREVER_PS, OP_SCALE_UP, VERB_READ, VERB_SCALE_UP, Plan
 from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
@@ -24,7 +25,6 @@ _STATUS_OF_ENGINE = np.array(
 _EVENT_INDEX = np.full(max(EVENT_KINDS) + 1, NONE, dtype=np.int8)
 _EVENT_INDEX[list(EVENT_KINDS)] = np.arange(len(EVENT_KINDS))
 _KIND_DATA, _KIND_PFC = PACKET_KINDS.index("data"), PACKET_KINDS.index("pfc")
-_ROWS_AT_ONCE = 8192  # of a batch, in arrays that stay in the cache
 _FLAG_MARKED, _FLAG_FIRST, _FLAG_LAST, _FLAG_ECHO = 1, 2, 4, 8
 
 
@@ -89,22 +89,17 @@ class Recorder:
         self._measure = measure
         self._op_ideal_ps = op_ideal_ps
         self._port_rate_bps = plan.port_rate_bps.astype(np.float64)
-        self._peer_node = plan.port_node[plan.port_peer] if plan.port_count else plan.port_node
         self._ended: list[np.ndarray] = []
         self._ended_count = 0
         # Every look at the engine copies the state of all operations: some twenty looks per run at most.
         self._ended_limit = max(TABLES["flows"].batch_rows, plan.op_count // 20)
         self._written = np.zeros(plan.op_count, dtype=np.bool_)
         dictionaries = names.dictionaries()
-        derive = {"ports": self._derive_ports, "pauses": self._derive_pauses}
-        derived = {"ports": ("node", "peer"), "pauses": ("switch", "paused_node", "paused_port")}
         self._writers: dict[str, TableWriter] = {}
         try:
             for table in TABLES:
                 if table in tables:
-                    self._writers[table] = TableWriter(
-                        directory, table, dictionaries, provenance, derive.get(table), derived.get(table, ())
-                    )
+                    self._writers[table] = TableWriter(directory, table, dictionaries, provenance)
         except BaseException:
             self.abandon()
             raise
@@ -116,13 +111,11 @@ class Recorder:
 
     def record(self, records: Mapping[str, np.ndarray], engine: _Operations) -> None:
         """Take what `Engine.drain` gave."""
-        for table, convert in (
-            ("ports", self._ports),
-            ("pauses", self._pauses),
-            ("drops", self._drops),
-            ("events", self._events),
-            ("packets", self._packets),
-        ):
+        for table, write in (("ports", self._write_ports), ("pauses", self._write_pauses)):
+            rows = records.get(table)
+            if table in self._writers and rows is not None:
+                self._writers[table].append_rows(rows, write)
+        for table, convert in (("drops", self._drops), ("events", self._events), ("packets", self._packets)):
             rows = records.get(table)
             if table in self._writers and rows is not None and len(rows):
                 self._writers[table].append(convert(rows))
@@ -232,66 +225,12 @@ class Recorder:
         """Values of queue pairs; anything where there is none."""
         return values[qp].astype(np.int64) if len(values) else np.zeros(len(qp), np.int64)
 
-    @staticmethod
-    def _ports(rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {
-            "start_ps": rows["start_ps"],
-            "end_ps": rows["end_ps"],
-            "port": rows["port"],
-            "class": rows["class"],
-            "bytes": rows["tx_bytes"],
-            "frames": rows["tx_frames"],
-            # What they are made of, see `_derive_ports`.
-            "utilisation": rows["wire_bytes"],
-            "queue_mean_bytes": rows["queue_byte_ps"],
-            "queue_max_bytes": rows["queue_max_bytes"],
-            "paused_ps": rows["paused_ps"],
-            "xoff_sent": rows["xoff_sent"],
-            "xoff_received": rows["xoff_received"],
-            "marks": rows["marks"],
-            "drops": rows["drops"],
-            "headroom_max_bytes": rows["headroom_max_bytes"],
-        }
+    def _write_ports(self, rows: np.ndarray, columns: Mapping[str, np.ndarray], first: int) -> None:
+        plan = self._plan
+        write_ports(rows, columns, first, plan.port_node, plan.port_peer, self._port_rate_bps)
 
-    def _derive_ports(self, columns: Mapping[str, np.ndarray]) -> None:
-        for first in range(0, len(columns["port"]), _ROWS_AT_ONCE):
-            part = {name: values[first : first + _ROWS_AT_ONCE] for name, values in columns.items()}
-            port = part["port"]
-            part["node"][:] = self._plan.port_node[port]
-            part["peer"][:] = self._peer_node[port]
-            length_ps = (part["end_ps"] - part["start_ps"]).astype(np.float64)
-            # An interval of no length carries nothing.
-            length_ps[length_ps <= 0] = np.inf
-            # Wire time in ps = bytes x 8e12 / rate.
-            part["utilisation"] *= 8e12
-            part["utilisation"] /= self._port_rate_bps[port]
-            part["utilisation"] /= length_ps
-            part["queue_mean_bytes"] /= length_ps
-
-    @staticmethod
-    def _pauses(rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {
-            "xoff_ps": rows["xoff_ps"],
-            "sent_ps": rows["sent_ps"],
-            "start_ps": rows["start_ps"],
-            "xon_ps": rows["xon_ps"],
-            "end_ps": rows["end_ps"],
-            "port": rows["port"],
-            "class": rows["class"],
-            "end": rows["end"],
-            "ingress_bytes": rows["ingress_bytes"],
-            "headroom_bytes": rows["headroom_bytes"],
-            "threshold_bytes": rows["threshold_bytes"],
-            "egress_port": rows["egress_port"],
-            "crossed": rows["crossed"],
-            "parent_port": rows["parent_port"],
-        }
-
-    def _derive_pauses(self, columns: Mapping[str, np.ndarray]) -> None:
-        port = columns["port"]
-        columns["switch"][:] = self._plan.port_node[port]
-        columns["paused_node"][:] = self._peer_node[port]
-        columns["paused_port"][:] = self._plan.port_peer[port]
+    def _write_pauses(self, rows: np.ndarray, columns: Mapping[str, np.ndarray], first: int) -> None:
+        write_pauses(rows, columns, first, self._plan.port_node, self._plan.port_peer)
 
     def _drops(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         qp = rows["qp"]

@@ -77,7 +77,7 @@ class Snapshot:
     message_count: int  # messages in all
     done_share: float  # 0..1: of the packet hops, by forecast; without one see `Simulation.step`
     wall_seconds: float  # since the run began
-    # Rows since the last snapshot, as the engine numbers them; thousands, so not shown with the rest.
+    # Rows since the last snapshot, as the engine numbers them; thousands, so not shown with the rest. None in `run`.
     records: Mapping[str, np.ndarray] = field(repr=False)
     seconds_left: float | None = None  # guess of the wall-clock time that is left; None while there is none
 
@@ -265,7 +265,7 @@ class Simulation:
         if interval_ps <= 0:
             raise ValueError("the interval of a step must be above 0")
         parts: list[Mapping[str, np.ndarray]] = []
-        for snapshot, at_edge in self._steps(interval_ps):
+        for snapshot, at_edge in self._steps(interval_ps, keep=True):
             parts.append(snapshot.records)
             if at_edge:
                 yield replace(snapshot, records=_joined(parts))
@@ -291,10 +291,10 @@ class Simulation:
         elif not self._ended:
             self._fail("failed", MachineError(f"left by {kind.__name__}"))
 
-    def _steps(self, interval_ps: int) -> Iterator[tuple[Snapshot, bool]]:
+    def _steps(self, interval_ps: int, *, keep: bool = False) -> Iterator[tuple[Snapshot, bool]]:
         """Step the engine; say whether the end of an interval, or of the run, is reached.
 
-        The last snapshot comes after the run directory is complete.
+        The last snapshot comes after the run directory is complete. Only if records are to be kept are any in it.
         """
         if self._ended:
             return
@@ -312,7 +312,7 @@ class Simulation:
                     state = self._threads.run(stop_ps, BUDGET_HOPS)
                     # While nothing moves, time goes by in ever longer steps.
                     slice_ps = min(2 * slice_ps, FOREVER_PS) if engine.packet_hops == hops else SLICE_PS
-                records = engine.drain()
+                records = engine.drain(lend=not keep)
                 self._recorder.record(records, engine)
                 self._count(records)
                 over = state in (_DRAINED, _DEADLOCKED) or (state == _STOPPED and stop_ps >= until_ps)
@@ -323,7 +323,7 @@ class Simulation:
                         rest = engine.drain()
                         self._recorder.record(rest, engine)
                         self._count(rest)
-                        records = _joined([records, rest])
+                        records = _joined([records, rest]) if keep else records
                     self._recorder.close(engine, int(engine.now_ps))
                     self._ended_by = "deadlock" if state == _DEADLOCKED else "drained"
                 self._wall_seconds += time.monotonic() - wall
@@ -337,7 +337,7 @@ class Simulation:
                 at_edge = last or (state == _STOPPED and stop_ps >= edge_ps)
                 if at_edge:
                     edge_ps = min(edge_ps + interval_ps, FOREVER_PS)
-                yield self._snapshot(records), at_edge
+                yield self._snapshot(records if keep else {}), at_edge
                 if last:
                     return
         except EngineFault as error:

@@ -193,7 +193,7 @@ TABLES: dict[str, TableFormat] = {
             "ports",
             "One row per port, class and sampling interval in which something happened: no row means all zero. "
             "The egress side, unless a column says ingress.",
-            65536,
+            8192,
             (
                 Column("start_ps", "int64", "ps", "Start of the interval"),
                 Column("end_ps", "int64", "ps", "End of the interval"),
@@ -559,11 +559,6 @@ class TableWriter:
         From `TraceNames.dictionaries`.
     provenance
         See `table_schema`.
-    derive
-        Called once with the columns of a batch before it is written, to set in place those that follow from others:
-        once for many rows that came few at a time.
-    derived
-        Columns that only `derive` sets: no rows bring them.
 
     Raises
     ------
@@ -577,14 +572,11 @@ class TableWriter:
         table: str,
         dictionaries: Mapping[str, pa.Array],
         provenance: Mapping[str, str],
-        derive: Callable[[Mapping[str, np.ndarray]], None] | None = None,
-        derived: Iterable[str] = (),
     ) -> None:
         """Create the file and write its head."""
         self.path = table_path(directory, table)
         self.rows = 0
-        self._derive = derive
-        self._given = {column.name for column in TABLES[table].columns}.difference(derived)
+        self._names = {column.name for column in TABLES[table].columns}
         self._schema = table_schema(table, provenance)
         self._columns = [
             (column.name, field.type, dictionaries.get(column.kind) if is_dictionary(column) else None)
@@ -592,26 +584,48 @@ class TableWriter:
         ]
         types = {column.name: (_held_type(column), column.nullable) for column in TABLES[table].columns}
         self._batch = Batch(types, TABLES[table].batch_rows, NONE)
+        # Columns of full batches in which nothing is null: Arrow sees the memory of the batch, whatever rows it holds.
+        self._whole: dict[str, pa.Array] = {}
         try:
             self._file = pa.OSFile(os.fsencode(self.path), "wb")
             options = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-            self._writer = ipc.new_file(self._file, self._schema, options=options)
+            self._out = pa.BufferedOutputStream(self._file, 524288)
+            self._writer = ipc.new_file(self._out, self._schema, options=options)
             # Dictionaries go out with the first batch: an empty one makes the file readable from its start.
             self._write({name: np.empty(0, np.int64) for name in types})
         except OSError as error:
             raise self._failure(error) from error
 
     def append(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Add rows: one array per column but those that are derived, of one length; ids as numbers.
+        """Add rows: one array per column, of one length; ids as numbers.
 
         Raises KeyError if other columns are given.
         """
-        if columns.keys() != self._given:
-            raise KeyError(f"{self.path.name}: {sorted(columns.keys() ^ self._given)}")
+        if columns.keys() != self._names:
+            raise KeyError(f"{self.path.name}: {sorted(columns.keys() ^ self._names)}")
         rows = len(next(iter(columns.values())))
         done = 0
         while done < rows:
             done += self._batch.fill(columns, done, rows - done)
+            if self._batch.is_full:
+                self._write_batch()
+
+    def append_rows(self, rows: np.ndarray, write: Callable[[np.ndarray, Mapping[str, np.ndarray], int], None]) -> None:
+        """Add rows of the core.
+
+        Parameters
+        ----------
+        rows
+            (n,) structured, as the core has them.
+        write
+            Called with some of the rows, all columns of the table and the place of the first of the rows in them, to
+            set every column.
+        """
+        done = 0
+        while done < len(rows):
+            columns, first, count = self._batch.reserve(len(rows) - done)
+            write(rows[done : done + count], columns, first)
+            done += count
             if self._batch.is_full:
                 self._write_batch()
 
@@ -621,6 +635,7 @@ class TableWriter:
             if self._batch.rows:
                 self._write_batch()
             self._writer.close()
+            self._out.close()
             self._file.close()
         except OSError as error:
             raise self._failure(error) from error
@@ -631,11 +646,8 @@ class TableWriter:
             self._file.close()
 
     def _write_batch(self) -> None:
-        columns = self._batch.columns
-        if self._derive is not None:
-            self._derive(columns)
         try:
-            self._write(columns)
+            self._write(self._batch.columns)
         except OSError as error:
             raise self._failure(error) from error
         self.rows += self._batch.rows
@@ -645,9 +657,19 @@ class TableWriter:
         arrays = []
         for name, kind, names in self._columns:
             null = self._batch.missing(name) if self._batch.rows else None
-            plain = number_array(columns[name], kind if names is None else kind.index_type, null)
-            arrays.append(plain if names is None else pa.DictionaryArray.from_arrays(plain, names))
+            lasts = self._batch.is_full and (null is None or not null.any())
+            array = self._whole.get(name) if lasts else None
+            if array is None:
+                array = number_array(columns[name], kind if names is None else kind.index_type, null)
+                if names is not None:
+                    # The core numbers nothing that has no name.
+                    array = pa.DictionaryArray.from_arrays(array, names, safe=False)
+                if lasts:
+                    self._whole[name] = array
+            arrays.append(array)
         self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        # What a killed run leaves is whole up to here.
+        self._out.flush()
 
     def _failure(self, error: OSError) -> MachineError:
         # The text of Arrow's errors is about its own calls; the number says what the system meant.

@@ -28,22 +28,26 @@ PORT = np.dtype(
         ("headroom_max_bytes", "i8"),
     ]
 )
+# As the core has them, places that hold nothing included.
 PAUSE = np.dtype(
     [
+        ("emit_ps", "i8"),
+        ("node", "i4"),
+        ("port", "i4"),
         ("xoff_ps", "i8"),
         ("sent_ps", "i8"),
         ("start_ps", "i8"),
         ("xon_ps", "i8"),
         ("end_ps", "i8"),
-        ("port", "i4"),
-        ("class", "u1"),
-        ("end", "u1"),
         ("ingress_bytes", "i8"),
         ("headroom_bytes", "i8"),
         ("threshold_bytes", "i8"),
         ("egress_port", "i4"),
         ("parent_port", "i4"),
+        ("class", "u1"),
+        ("end", "u1"),
         ("crossed", "u1"),
+        ("pad", "u1", 5),
     ]
 )
 DROP = np.dtype(
@@ -149,29 +153,17 @@ class FakeEngine:
             self.state["packets"][op] = 1
             self.ended.append(op)
             if self.plan.port_count:
-                self.pauses.append(
-                    (
-                        self.now_ps - 5,
-                        self.now_ps - 4,
-                        self.now_ps - 3,
-                        self.now_ps - 2,
-                        self.now_ps - 1,
-                        0,
-                        0,
-                        0,
-                        9,
-                        1,
-                        8,
-                        -1,
-                        -1,
-                        0,
-                    )
-                )
+                pause = np.zeros((), PAUSE)
+                for before_ps, name in enumerate(("end_ps", "xon_ps", "start_ps", "sent_ps", "xoff_ps"), start=1):
+                    pause[name] = self.now_ps - before_ps
+                pause["ingress_bytes"], pause["headroom_bytes"], pause["threshold_bytes"] = 9, 1, 8
+                pause["egress_port"] = pause["parent_port"] = -1
+                self.pauses.append(pause)
         if self.never_ends:
             return 0
         return 2 if self.turn >= len(self.sends) else 0
 
-    def drain(self):
+    def drain(self, lend=False):
         records = {
             "flows": np.array([(op,) for op in self.ended], FLOW),
             "ports": np.empty(0, PORT),

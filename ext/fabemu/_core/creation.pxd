@@ -26,7 +26,8 @@ from .nic cimport host_arrival, host_run_timers, operation_post
 from .pfc cimport pending_push, pfc_apply, pfc_lower, pfc_raise, pfc_send
 from .stats cimport drop_record
 from .switch cimport switch_dequeue, switch_enqueue, switch_send
-from .window cimport DRAINED, FAULTED, RUNNING, STOPPED, close_intervals_before, work_left
+from .interval cimport close_intervals_before
+from .window cimport DRAINED, FAULTED, RUNNING, STOPPED, work_left
 
 cdef enum:
     CREATION_TX_END = 0
@@ -489,13 +490,13 @@ cdef inline int32_t run_creation(engine_t* e, creation_t* c, ps_t stop_ps, int64
         event = c.heap[0]
         if event.time_ps >= stop_ps:
             e.now_ps = stop_ps
-            close_intervals_before(e, w, stop_ps)
+            close_intervals_before(e, stop_ps)
             return STOPPED if c.count > 0 and work_left(e) else DRAINED
         creation_pop(c)
         if creation_is_stale(e, &event):
             continue
         e.now_ps = event.time_ps
-        close_intervals_before(e, w, e.now_ps)
+        close_intervals_before(e, e.now_ps)
         creation_event(e, w, c, &event)
         if event.kind < CREATION_READ_FLOWS:
             w.events += 1

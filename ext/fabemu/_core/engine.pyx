@@ -9,13 +9,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from .types cimport (ps_t, BUILD_PROFILE, FAULT_MEMORY, FAULT_NONE, FOREVER, OP_SCALE_UP, PAUSE_END_EXPIRY,
-                     PAUSE_END_RUN, VERB_READ, WATCH_ENDS, WATCH_RECORD)
+from .types cimport (ps_t, BUILD_PROFILE, FAULT_MEMORY, FAULT_NONE, FOREVER, OP_SCALE_UP, PAUSE_END_RUN,
+                     VERB_READ, WATCH_ENDS, WATCH_RECORD)
 from .action cimport actions_init
 from .crew cimport crew_end, crew_new, crew_t
 from .deadlock cimport deadlock_check
 from .creation cimport creation_t, creation_free, creation_init, run_creation
-from .drain cimport pauses_leave, ports_leave
+from .drain cimport pauses_leave
 from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
 from .footprint cimport footprint_accounts, footprint_fabric, footprint_operations, shape_t
@@ -25,7 +25,7 @@ from .nic_send cimport frame_bytes_of
 from .operation cimport host_next_op_ps
 from .options cimport options_init
 from .packet cimport packet_t
-from .pfc cimport pause_of, pause_row
+from .pfc cimport pauses_end
 from .receiver cimport receivers_make
 from .plan cimport nic_profile_t, op_packets, plan_read, plan_t
 from .rng cimport fold64
@@ -39,7 +39,8 @@ from .transport cimport transport_holds, transport_init
 from .wake cimport step_set, wake_far
 from .workers cimport worker_free, workers_carved_bytes, workers_make, workers_share
 from .watchdog cimport watchdogs_make
-from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, close_interval, run_heap, run_windows, window_step
+from .interval cimport intervals_end
+from .window cimport DEADLOCKED, DRAINED, FAULTED, RUNNING, run_heap, run_windows, window_step
 
 FAULT_TEXTS = {
     1: "time ran backwards at a device",
@@ -91,6 +92,7 @@ assert sizeof(outbox_t) == 64 and sizeof(rx_t) == 64 and sizeof(host_t) == 128
 cdef enum:
     WINDOW_PS_MAX = 16777216
     THREADS_MAX = 1024
+    CORE_CACHE_BYTES = 1048576
 
 
 cdef void worker_step(void* engine, int32_t index) noexcept nogil:
@@ -133,6 +135,7 @@ cdef class Engine:
     cdef engine_t* e
     cdef object plan
     cdef bint finished
+    cdef record_buffer_t lent_ports
     cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
     cdef bint busy                # a thread of Python's is in `run`, without the GIL
@@ -298,7 +301,9 @@ cdef class Engine:
             e.pauses[index].xoff_ps = -1
         e.pendings = <pending_queue_t*>zeroed(&e.arena, p.port_count, sizeof(pending_queue_t))
         e.port_next_ps = times(&e.arena, p.port_count, FOREVER, p.port_count if threads > 1 else 0)
+        e.is_large = p.port_count * sizeof(port_t) + queue_count * sizeof(queue_t) > CORE_CACHE_BYTES
         e.port_touched = <uint8_t*>zeroed(&e.arena, p.port_count, 1)
+        e.closing = <int32_t*>zeroed(&e.arena, p.port_count, sizeof(int32_t))
         for index in range(p.port_count):
             port = &e.ports[index]
             port.kick_ps = FOREVER
@@ -423,6 +428,7 @@ cdef class Engine:
     def __dealloc__(self):
         cdef engine_t* e = self.e
         cdef int64_t index
+        free(self.lent_ports.data)
         if e == NULL:
             return
         if e.creation != NULL:
@@ -535,12 +541,30 @@ cdef class Engine:
         return (FAULT_TEXTS[self.e.fault.code], self.e.fault.time_ps, self.e.fault.node, self.e.fault.port)
 
     cdef _take(self, record_buffer_t* buffer, dtype):
-        """Copy the rows out, in the order (emit, node, sequence), and empty the buffer."""
+        """Copy the rows out, in the order in which they came, and empty the buffer."""
         rows = np.empty(buffer.count, dtype=dtype)
         cdef size_t address = rows.ctypes.data
         if buffer.count > 0:
             memcpy(<void*>address, buffer.data, buffer.count * buffer.size)
         buffer.count = 0
+        return rows
+
+    cdef _lend_ports(self):
+        """Rows of ports where they lie; the next ones are recorded where those lay that were lent last."""
+        cdef record_buffer_t* buffer = &self.e.worker.ports
+        cdef record_buffer_t rows = buffer[0]
+        cdef unsigned char[::1] content
+        buffer[0] = self.lent_ports
+        buffer.count, buffer.size = 0, rows.size
+        self.lent_ports = rows
+        if rows.count == 0:
+            return np.empty(0, dtype=_PORT)
+        content = <unsigned char[:rows.count * rows.size]><unsigned char*>rows.data
+        return np.asarray(content).view(_PORT)
+
+    cdef _take_ordered(self, record_buffer_t* buffer, dtype):
+        """The same, in the order (emit, node, sequence)."""
+        rows = self._take(buffer, dtype)
         if len(rows) < 2:
             return rows
         # Choices of one instant may run in any order where they cannot touch each other: the port makes rows unique.
@@ -551,15 +575,6 @@ cdef class Engine:
             rank = np.where(rows["kind"] < 16, 0, np.where(rows["kind"] == EVENT_DEADLOCK, 1, 2))
             return rows[np.lexsort((np.where(rank == 2, rows["node"], 0), rank, rows["time_ps"]))]
         return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
-
-    cdef _take_ports(self):
-        """Rows of ports, by interval and port, and of one port by class."""
-        cdef record_buffer_t* buffer = &self.e.worker.ports
-        rows = np.empty(buffer.count, dtype=_PORT)
-        cdef size_t address = rows.ctypes.data
-        if buffer.count > 0 and not ports_leave(buffer, <port_row_t*>address):
-            raise MemoryError("no memory for rows of ports")
-        return rows
 
     cdef _take_pauses(self):
         """Pause rows whose end has passed; the others stay. At the end of the run what is left ends with it."""
@@ -578,8 +593,13 @@ cdef class Engine:
         rows["end"][late] = PAUSE_END_RUN
         return rows
 
-    def drain(self):
+    def drain(self, bint lend=False):
         """Records since the last drain, by table, in their final order.
+
+        Parameters
+        ----------
+        lend : bool
+            Rows of ports, of which there are most, may lie in memory of the engine, until it is drained again.
 
         Returns
         -------
@@ -589,12 +609,12 @@ cdef class Engine:
         cdef worker_t* w = self.e.worker
         self._refuse_a_second_thread()
         return {
-            "flows": self._take(&w.flows, _FLOW),
-            "ports": self._take_ports(),
+            "flows": self._take_ordered(&w.flows, _FLOW),
+            "ports": self._lend_ports() if lend else self._take(&w.ports, _PORT),
             "pauses": self._take_pauses(),
-            "drops": self._take(&w.drop_rows, _DROP),
-            "packets": self._take(&w.packets, _PACKET),
-            "events": self._take(&w.event_rows, _EVENT),
+            "drops": self._take_ordered(&w.drop_rows, _DROP),
+            "packets": self._take_ordered(&w.packets, _PACKET),
+            "events": self._take_ordered(&w.event_rows, _EVENT),
         }
 
     cdef _copy_i8(self, const int64_t* data, int64_t count, int64_t rest):
@@ -671,32 +691,14 @@ cdef class Engine:
         cdef engine_t* e = self.e
         cdef worker_t* w = e.worker
         cdef ps_t end_ps = self.now_ps
-        cdef int32_t port, klass, index
-        cdef pause_t* pause
         self._refuse_a_second_thread()
         if self.finished:
             return
         self.finished = True
         if e.creation == NULL:
             deadlock_check(e, w, end_ps)
-        if e.plan.sample_ps > 0:
-            while e.sample_start_ps + e.plan.sample_ps <= end_ps:
-                close_interval(e, w, e.sample_start_ps + e.plan.sample_ps)
-            # A drained fabric stays as it is to the end of the interval; a run that was stopped has no more to tell.
-            if self.last_status == DRAINED:
-                close_interval(e, w, e.sample_start_ps + e.plan.sample_ps)
-            elif end_ps > e.sample_start_ps:
-                close_interval(e, w, end_ps)
-        for port in range(e.plan.port_count):
-            for klass in range(e.plan.class_count):
-                for index in range(2 if (e.plan.lossless_mask >> klass) & 1 else 0):
-                    pause = pause_of(e, port, klass) + 1 - index
-                    if pause.xoff_ps < 0:
-                        continue
-                    if pause.start_ps >= 0 and pause.peer_until_ps <= end_ps:
-                        pause_row(e, w, pause, port, klass, PAUSE_END_EXPIRY, pause.peer_until_ps, end_ps)
-                    else:
-                        pause_row(e, w, pause, port, klass, PAUSE_END_RUN, max(end_ps, pause.start_ps), end_ps)
+        intervals_end(e, end_ps, self.last_status == DRAINED)
+        pauses_end(e, w, end_ps)
 
     @property
     def digest(self):
@@ -857,23 +859,22 @@ def footprint(**counts):
     return {"fabric": fabric, "operations": footprint_operations(&s), "accounts": footprint_accounts(&s)}
 
 
-def rows_in_order(rows, ps_t end_ps):
-    """Rows of ports or pauses, as the engine has them, in the order in which a drain at `end_ps` gives them.
+def pauses_in_order(rows, ps_t end_ps):
+    """Rows of pauses, as the engine has them, in the order in which a drain at `end_ps` gives them.
 
     Returns
     -------
     tuple
-        Rows that are final, and those that are not; rows of ports always are.
+        Rows that are final, and those that are not.
     """
     cdef record_buffer_t buffer
-    cdef int64_t final = len(rows)
+    cdef int64_t final = 0
     given, made = np.array(rows), np.empty_like(rows)
     cdef size_t source = given.ctypes.data, target = made.ctypes.data
-    buffer.data, buffer.count, buffer.size = <char*>source, final, given.itemsize
-    if given.dtype != _PORT and given.dtype != _PAUSE:
-        raise ValueError("rows of ports or pauses, as the engine has them")
-    if not (ports_leave(&buffer, <port_row_t*>target) if given.dtype == _PORT
-            else pauses_leave(&buffer, <pause_row_t*>target, end_ps, &final)):
+    buffer.data, buffer.count, buffer.size = <char*>source, len(rows), given.itemsize
+    if given.dtype != _PAUSE:
+        raise ValueError("rows of pauses, as the engine has them")
+    if not pauses_leave(&buffer, <pause_row_t*>target, end_ps, &final):
         raise MemoryError("no memory for rows")
     return made[:final], given[:buffer.count]
 

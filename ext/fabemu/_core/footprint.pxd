@@ -57,6 +57,7 @@ cdef inline int64_t footprint_fabric(const shape_t* s) noexcept nogil:
     total += zeroed_bytes(mirrored * s.port_count, sizeof(ps_t))
     # port_touched, pfc_send_mask, pfc_obey_mask, stuck_mask
     total += 4 * zeroed_bytes(s.port_count, 1)
+    total += zeroed_bytes(s.port_count, sizeof(int32_t))  # closing
     total += zeroed_bytes(switch_count, sizeof(switch_t))
     total += zeroed_bytes(switch_count * s.class_count, sizeof(int64_t))
     total += zeroed_bytes(switch_count * s.class_count, 1)
@@ -89,7 +90,9 @@ cdef inline int64_t footprint_worker(const shape_t* s) noexcept nogil:
     cdef int64_t words = (s.node_count + 63) // 64
     cdef int64_t total = zeroed_bytes(WHEEL_SLOTS * words, sizeof(uint64_t))
     total += zeroed_bytes(WHEEL_SLOTS * ((words + 63) // 64), sizeof(uint64_t))
-    total += 3 * zeroed_bytes(256, sizeof(uint64_t)) + zeroed_bytes(256, sizeof(int32_t))
+    total += 3 * zeroed_bytes(256, sizeof(uint64_t))
+    total += zeroed_bytes((s.port_count + 63) // 64, sizeof(uint64_t))
+    total += zeroed_bytes((s.port_count + 4095) // 4096, sizeof(uint64_t))
     total += zeroed_bytes(INBOX_BUCKETS, sizeof(uint32_t))
     total += 3 * zeroed_bytes(s.widest_ports, sizeof(int32_t))
     total += zeroed_bytes(s.widest_ports + DUE_FEW, sizeof(int32_t))

@@ -8,7 +8,7 @@ Source    IEEE 802.1Qbb-2011; docs/MODEL.md 7.
 """
 from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, CROSSED_DYNAMIC, CROSSED_HEADROOM,
                      CROSSED_STATIC, EVENT_PFC, EVENT_TIMER, FAULT_MEMORY, FOREVER, KIND_CORRUPT, KIND_PFC, NONE,
-                     PAUSE_END_EXPIRY, PAUSE_END_LINK, PAUSE_END_XON, PENDING_PFC, TIMER_REFRESH)
+                     PAUSE_END_EXPIRY, PAUSE_END_LINK, PAUSE_END_RUN, PAUSE_END_XON, PENDING_PFC, TIMER_REFRESH)
 from .memory cimport ring_grow
 from .packet cimport packet_shape, packet_t, packet_words
 from .rng cimport fold64
@@ -354,3 +354,20 @@ cdef inline pending_t* pending_push(engine_t* e, worker_t* w, pending_queue_t* p
             return NULL
     pending.tail += 1
     return &pending.buffer[(pending.tail - 1) & pending.mask]
+
+
+cdef inline void pauses_end(engine_t* e, worker_t* w, ps_t end_ps) noexcept nogil:
+    """Write the rows of the pauses that stand when a run ends."""
+    cdef int32_t port_id, klass, index
+    cdef pause_t* pause
+    for port_id in range(e.plan.port_count):
+        for klass in range(e.plan.class_count):
+            for index in range(2 if (e.plan.lossless_mask >> klass) & 1 else 0):
+                pause = pause_of(e, port_id, klass) + 1 - index
+                if pause.xoff_ps < 0:
+                    continue
+                if pause.start_ps >= 0 and pause.peer_until_ps <= end_ps:
+                    pause_row(e, w, pause, port_id, klass, PAUSE_END_EXPIRY, pause.peer_until_ps, end_ps)
+                else:
+                    pause_row(e, w, pause, port_id, klass, PAUSE_END_RUN,
+                              end_ps if end_ps > pause.start_ps else pause.start_ps, end_ps)

@@ -394,9 +394,8 @@ cdef struct worker_t:
     int32_t noted_count
     post_t* posts                 # (parity of the window, worker that they are for)
     arena_t own_arena             # worker 0 uses the engine's
-    int32_t* touched              # ports with statistics of the open interval
-    int64_t touched_count
-    int64_t touched_capacity
+    uint64_t* touched             # a bit per port: has statistics of the open interval
+    uint64_t* touched_tops        # a bit per word of those
     # Blocks of egress queues.
     void* spare_blocks            # a place in the first, which points to one in the next
     char* fresh_blocks            # of the newest slab: not handed out yet
@@ -519,7 +518,9 @@ cdef struct engine_t:
     schedule_t* schedules         # per port; NULL = no weights anywhere
     lane_t* lanes                 # (port, class) of links with credits; NULL = none
     credit_port_t* credits        # per port; NULL = none
+    bint is_large                 # what ports and queues take is beyond the cache of a core
     uint8_t* port_touched         # has statistics of the open interval, and is in `touched` of one worker
+    int32_t* closing              # ports of the interval that is being closed
     switch_t* switches
     watchdog_t* watchdogs         # per switch; NULL = there is none
     watch_t* watches              # per (port, class); NULL with them

@@ -1,12 +1,10 @@
 """Counters of the open sampling interval, per (port, class).
 
-Owns      area, maxima, paused time, the list of ports that have any; the rows are written by close_interval in
-          window.pxd.
+Owns      area, maxima, paused time, the ports that have any.
 Invariant the area is bytes x time between any two changes of the queue, summed in the order of the changes.
 """
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, FAULT_MEMORY, KINDS_OF_LINKS,
-                     KIND_MASK, PSN_MASK)
-from .memory cimport array_grow
+from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, KINDS_OF_LINKS, KIND_MASK,
+                     PSN_MASK)
 from .packet cimport packet_t, packet_class
 from .rng cimport fold64
 from .state cimport engine_t, worker_t, queue_t
@@ -30,13 +28,13 @@ cdef inline void port_touch(engine_t* e, worker_t* w, int32_t port_id) noexcept 
 cdef inline void port_touch_first(engine_t* e, worker_t* w, int32_t port_id) noexcept nogil:
     """The same for the first time in the interval."""
     e.port_touched[port_id] = 1
-    if unlikely(w.touched_count == w.touched_capacity):
-        if not array_grow(w.arena, <void**>&w.touched, w.touched_count, 2 * w.touched_capacity, sizeof(int32_t)):
-            e.fault.code = FAULT_MEMORY
-            return
-        w.touched_capacity *= 2
-    w.touched[w.touched_count] = port_id
-    w.touched_count += 1
+    port_note(w, port_id)
+
+
+cdef inline void port_note(worker_t* w, int32_t port_id) noexcept nogil:
+    """Put a port among those of which this worker knows that they have something to say."""
+    w.touched[port_id >> 6] |= <uint64_t>1 << (port_id & 63)
+    w.touched_tops[port_id >> 12] |= <uint64_t>1 << ((port_id >> 6) & 63)
 
 
 cdef inline void stats_sent(queue_t* queue, int64_t frame_bytes) noexcept nogil:

@@ -3,7 +3,7 @@
 Owns      integer types, sentinels, event classes, packet kinds and flags, fault codes.
 Invariant the values of the kinds, causes and flags are those of the trace tables.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 ctypedef int64_t ps_t
 

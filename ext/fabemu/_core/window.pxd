@@ -1,16 +1,16 @@
 """The window engine: which devices run, in what order their events go.
 
-Owns      the wheel's turning, visits of devices, the closing of sampling intervals.
+Owns      the wheel's turning, visits of devices.
 Invariant when a window begins all arrivals of its devices before its end are known, since what could still send some
           has run to within a step of it (`sides`); results do not depend on where windows are cut.
 Order     docs/MODEL.md 5.
 """
-from .types cimport (int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, unlikely, ctz64, prefetch,
-                     prefetch_write, CHECK, EVENT_ARRIVAL, EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE,
-                     FAULT_TIME, FOREVER, KIND_CREDIT, TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
+from .types cimport (int32_t, int64_t, uint32_t, uint64_t, ps_t, unlikely, ctz64, prefetch, CHECK, EVENT_ARRIVAL,
+                     EVENT_PFC, EVENT_TIMER, EVENT_TRANSMIT, FAULT_NONE, FAULT_TIME, FOREVER, KIND_CREDIT,
+                     TIMER_REFRESH, TIMER_SERVICE, TIMER_WATCHDOG)
 from .memory cimport CACHE_LINE
 from .packet cimport packet_t, packet_is_of_link
-from .state cimport engine_t, worker_t, port_t, queue_t, host_t, outbox_t
+from .state cimport engine_t, worker_t, port_t, host_t, outbox_t
 from .heaps cimport (KEY_CLASS_SHIFT, KEY_PORT_MASK, KEY_TIME_SHIFT, KEY_VARIANT_SHIFT, event_key, events_pop,
                      events_push, timed_pop)
 from .action cimport actions_run
@@ -24,13 +24,12 @@ from .link cimport link_first
 from .operation cimport host_next_op_ps, host_set_op_key, host_set_timer_key, timer_is_live
 from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_transmit
 from .pfc cimport pfc_collect, pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
-from .stats cimport stats_area, stats_headroom_held, stats_paused
+from .interval cimport close_intervals_before
 from .sequence cimport sequence_applies, sequence_collect, sequence_run
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .sides cimport sides_advance, sides_are_level, sides_level, sides_limit, sides_skip
 from .ties cimport sort_ports
-from .trace cimport port_row_t, record_room
 from .wake cimport DUE_FEW, WHEEL_SLOTS, choice_add, events_count, step_of, wake_at, wake_flag, window_for
 from .crew cimport crew_await, crew_begin, crew_call, crew_dismiss, crew_seconds
 from .mail cimport mail_clear, mail_read, mail_write
@@ -45,7 +44,6 @@ cdef enum:
     FAULTED = 3
     DEADLOCKED = 4
     ROUNDS_MAX = 1000000
-    AHEAD = 2                     # ports whose statistics are fetched while those of another are written
 
 
 cdef extern from *:
@@ -400,100 +398,6 @@ cdef inline void visit_choice(engine_t* e, worker_t* w, int32_t node, int32_t po
         events_count(w, 1, now)
 
 
-cdef inline void close_ahead(engine_t* e, int32_t port_id) noexcept nogil:
-    """Have what `close_port` looks at fetched."""
-    cdef int32_t klass
-    cdef queue_t* queue
-    for klass in range(e.plan.class_count):
-        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
-        prefetch_write(queue)
-        prefetch_write(&queue.pause_since_ps)
-        prefetch_write(&queue.area_byte_ps)
-
-
-cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_ps) noexcept nogil:
-    """Write the rows of one port for the open interval; whether it has something to say of the next one already."""
-    cdef int32_t klass
-    cdef queue_t* queue
-    cdef port_row_t* row
-    cdef bint more = False
-    for klass in range(e.plan.class_count):
-        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
-        stats_area(queue, end_ps)
-        stats_paused(queue, end_ps)
-        if (queue.tx_frames | queue.bytes_max | queue.paused_ps) != 0 or queue.area_byte_ps != 0 or (
-                queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops | queue.headroom_max_bytes) != 0:
-            row = <port_row_t*>record_room(e, &w.ports)
-            if row == NULL:
-                return True
-            row.emit_ps = end_ps
-            row.port = port_id
-            row.klass = <uint8_t>klass
-            row.pad_0 = row.pad_1 = row.pad_2 = row.pad_3 = 0
-            row.start_ps = e.sample_start_ps
-            row.tx_bytes = queue.tx_bytes
-            row.wire_bytes = queue.tx_bytes + queue.tx_frames * e.plan.wire_overhead_bytes
-            row.tx_frames = queue.tx_frames
-            row.area_byte_ps = queue.area_byte_ps
-            row.bytes_max = queue.bytes_max
-            row.paused_ps = queue.paused_ps
-            row.xoff_sent = queue.xoff_sent
-            row.xoff_received = queue.xoff_received
-            row.marks = queue.marks
-            row.drops = queue.drops
-            row.headroom_max_bytes = queue.headroom_max_bytes
-        queue.tx_bytes = 0
-        queue.tx_frames = 0
-        queue.area_byte_ps = 0
-        queue.bytes_max = queue.bytes
-        queue.paused_ps = 0
-        queue.xoff_sent = 0
-        queue.xoff_received = 0
-        queue.marks = 0
-        queue.drops = 0
-        queue.headroom_max_bytes = 0
-        stats_headroom_held(queue)
-        if queue.bytes > 0 or queue.pause_since_ps >= 0 or queue.headroom_max_bytes > 0:
-            more = True
-    return more
-
-
-cdef inline bint close_interval(engine_t* e, worker_t* w, ps_t end_ps) noexcept nogil:
-    """Write the rows of the open interval and start the next; rows that are all zero are left out.
-
-    Only the ports that were touched are looked at, whatever the size of the fabric. Whether any has something to say
-    of the next interval already.
-    """
-    cdef worker_t* of
-    cdef int64_t position, kept
-    cdef int32_t index, port_id
-    cdef bint more = False
-    for index in range(e.worker_count):
-        of = e.workers[index]
-        kept = 0
-        for position in range(of.touched_count):
-            port_id = of.touched[position]
-            if position + AHEAD < of.touched_count:
-                close_ahead(e, of.touched[position + AHEAD])
-            if close_port(e, w, port_id, end_ps):
-                of.touched[kept] = port_id
-                kept += 1
-            else:
-                e.port_touched[port_id] = 0
-        of.touched_count = kept
-        more |= kept > 0
-    e.sample_start_ps = end_ps
-    return more
-
-
-cdef inline void close_intervals_before(engine_t* e, worker_t* w, ps_t time_ps) noexcept nogil:
-    """Close every interval that ends at or before `time_ps`; idle ones are stepped over."""
-    cdef ps_t sample_ps = e.plan.sample_ps
-    while sample_ps > 0 and e.sample_start_ps + sample_ps <= time_ps:
-        if not close_interval(e, w, e.sample_start_ps + sample_ps) and e.sample_start_ps + sample_ps <= time_ps:
-            e.sample_start_ps = time_ps // sample_ps * sample_ps
-
-
 cdef inline void visit_ahead(const engine_t* e, int32_t first, uint64_t bits) noexcept nogil:
     """Have the state of the hosts fetched whose turn comes next: those of the lowest two bits, counted from `first`.
 
@@ -631,11 +535,11 @@ cdef inline int32_t window_open(engine_t* e, worker_t* w, ps_t stop_ps) noexcept
     if unlikely(e.deadlock_next_ps < e.now_ps) and deadlock_checks_before(e, w, e.now_ps):
         return DEADLOCKED
     if e.now_ps >= stop_ps:
-        close_intervals_before(e, w, stop_ps)
+        close_intervals_before(e, stop_ps)
         return STOPPED if work_left(e) else DRAINED
     if unlikely(e.now_ps - last_hop_ps > STALL_PS) and window_is_stalled(e, w):
         return DRAINED
-    close_intervals_before(e, w, e.now_ps)
+    close_intervals_before(e, e.now_ps)
     if unlikely(e.action_next_ps <= e.now_ps):
         actions_run(e, w)
     # A check comes after the actions and before the events of its instant.
@@ -717,7 +621,7 @@ cdef inline int32_t run_is_empty(engine_t* e, worker_t* w, ps_t stop_ps) noexcep
     if stop_ps == FOREVER or not storm_stands(e):
         return DRAINED
     e.now_ps = stop_ps
-    close_intervals_before(e, w, stop_ps)
+    close_intervals_before(e, stop_ps)
     return STOPPED
 
 
@@ -811,13 +715,13 @@ cdef inline int32_t run_heap(engine_t* e, ps_t stop_ps, int64_t hop_limit) noexc
             return DEADLOCKED
         if next_ps >= stop_ps:
             e.now_ps = stop_ps
-            close_intervals_before(e, w, stop_ps)
+            close_intervals_before(e, stop_ps)
             return STOPPED if work_left(e) else DRAINED
         e.now_ps = next_ps
         if unlikely(e.now_ps - w.last_hop_ps > STALL_PS) and window_is_stalled(e, w):
             return DRAINED
         if unlikely(e.action_next_ps == e.now_ps):
-            close_intervals_before(e, w, e.now_ps)
+            close_intervals_before(e, e.now_ps)
             actions_run(e, w)
             continue
         node = w.far.entries[0].node
@@ -825,7 +729,7 @@ cdef inline int32_t run_heap(engine_t* e, ps_t stop_ps, int64_t hop_limit) noexc
         if e.node_far_ps[node] != e.now_ps:
             continue
         e.node_far_ps[node] = FOREVER
-        close_intervals_before(e, w, e.now_ps)
+        close_intervals_before(e, e.now_ps)
         w.window_start_ps = e.now_ps
         w.limit_ps = e.now_ps + 1
         visit_device(e, w, node)

@@ -126,8 +126,8 @@ cdef inline int worker_init(engine_t* e, worker_t* w, int32_t index, int32_t por
     w.inbox = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.inbox_spare = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.buckets = <uint32_t*>zeroed(w.arena, INBOX_BUCKETS, sizeof(uint32_t))
-    w.touched_capacity = 256
-    w.touched = <int32_t*>zeroed(w.arena, 256, sizeof(int32_t))
+    w.touched = <uint64_t*>zeroed(w.arena, (e.plan.port_count + 63) // 64, sizeof(uint64_t))
+    w.touched_tops = <uint64_t*>zeroed(w.arena, (e.plan.port_count + 4095) // 4096, sizeof(uint64_t))
     w.heap_capacity = 256
     w.heap = <uint64_t*>zeroed(w.arena, 256, sizeof(uint64_t))
     w.arrivals = <int32_t*>zeroed(w.arena, ports_max, sizeof(int32_t))

@@ -1,4 +1,4 @@
-"""Columns that follow from others are worked out once for a batch, and are what they are for each row by itself."""
+"""Columns that the core makes of its rows are what NumPy makes of each field by itself."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from fabemu._core.columns import write_pauses, write_ports
 from fabemu._core.engine import Engine
 
 from fabemu.compile import compile_plan
 from fabemu.recorder import Recorder
 from fabemu.scenario import scenario_from_dict
 from fabemu.simulate import trace_names
-from fabemu.trace import TABLES, TableWriter, read_table
+from fabemu.trace import TABLES, TableWriter, arrow_type, is_dictionary, read_table
 from tests.small import SMALL
 
 COMPILED = compile_plan(scenario_from_dict(tomllib.loads(SMALL)))
@@ -75,11 +76,51 @@ def test_pauses_name_both_ends(tmp_path: Path) -> None:
     assert table["paused_node"].to_pylist() == [names.nodes[node] for node in PLAN.port_node[peer]]
 
 
-def test_rows_bring_every_column_but_the_derived(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["ports", "pauses"])
+def test_other_columns_are_the_fields_of_the_rows(tmp_path: Path, table: str) -> None:
+    rows = drawn(table, 3000)
+    fields = {
+        "ports": {"bytes": "tx_bytes", "frames": "tx_frames"},
+        "pauses": {},
+    }[table]
+    derived = {"node", "peer", "utilisation", "queue_mean_bytes", "switch", "paused_node", "paused_port"}
+    made = written(tmp_path, table, rows, 700)
+    for column in TABLES[table].columns:
+        if column.name not in derived:
+            values = made[column.name]
+            if is_dictionary(column):
+                values = pa.chunked_array([chunk.indices for chunk in values.chunks])
+            assert np.array_equal(values.to_numpy(), rows[fields.get(column.name, column.name)]), column.name
+
+
+def columns_of(table: str, count: int) -> dict[str, np.ndarray]:
+    """Room for rows of a table, as its writer has it."""
+    kinds = {column.name: arrow_type(column) for column in TABLES[table].columns}
+    return {
+        name: np.zeros(count, (kind.index_type if pa.types.is_dictionary(kind) else kind).to_pandas_dtype())
+        for name, kind in kinds.items()
+    }
+
+
+def test_rows_without_room_and_other_rows_are_refused() -> None:
+    rows, ends = drawn("pauses", 5), (PLAN.port_node, PLAN.port_peer)
+    write_pauses(rows, columns_of("pauses", 7), 2, *ends)
+    for columns, first in ((columns_of("pauses", 7), 3), (columns_of("pauses", 7), -1)):
+        with pytest.raises(ValueError, match="column xoff_ps: no room for 5 rows from"):
+            write_pauses(rows, columns, first, *ends)
+    with pytest.raises(ValueError, match="column parent_port: no room"):
+        write_pauses(rows, columns_of("pauses", 7) | {"parent_port": np.zeros(6, np.int32)}, 2, *ends)
+    with pytest.raises(ValueError, match="rows of 96 bytes with xoff_ps, not"):
+        write_pauses(drawn("ports", 5), columns_of("pauses", 7), 0, *ends)
+    with pytest.raises(ValueError, match="Buffer dtype mismatch"):
+        write_pauses(rows, columns_of("pauses", 7) | {"port": np.zeros(7, np.int64)}, 0, *ends)
+    write_ports(NO_ROWS["ports"], columns_of("ports", 0), 0, *ends, PLAN.port_rate_bps.astype(float))
+
+
+def test_rows_bring_every_column(tmp_path: Path) -> None:
     columns = {column.name: np.zeros(3, np.int64) for column in TABLES["pauses"].columns}
-    del columns["paused_node"]
     names = trace_names(COMPILED).dictionaries()
-    for derived in (), ("port",), ("paused_node", "port"):
-        with pytest.raises(KeyError, match=r"pauses\.arrow: .*'p"):
-            TableWriter(tmp_path, "pauses", names, {}, None, derived).append(columns)
-    TableWriter(tmp_path, "pauses", names, {}, None, ("paused_node",)).append(columns)
+    TableWriter(tmp_path, "pauses", names, {}).append(columns)
+    del columns["paused_node"]
+    with pytest.raises(KeyError, match=r"pauses\.arrow: .*'paused_node'"):
+        TableWriter(tmp_path, "pauses", names, {}).append(columns)

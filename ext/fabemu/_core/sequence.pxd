@@ -8,8 +8,8 @@ Order     docs/MODEL.md 6. A frame that meets an idle port is neither charged no
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, likely, unlikely, prefetch,
-                     BALANCE_ECMP, EVENT_ARRIVAL, EVENT_PFC, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY, FAULT_NONE,
-                     FAULT_RELEASE, FAULT_TIME, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, KIND_PFC, NONE)
+                     prefetch_write, BALANCE_ECMP, EVENT_ARRIVAL, EVENT_PFC, EVENT_TRANSMIT, FAULT_BUSY, FAULT_MEMORY,
+                     FAULT_NONE, FAULT_RELEASE, FAULT_TIME, FLAG_CE, FOREVER, KIND_CORRUPT, KIND_DATA, KIND_PFC, NONE)
 from .memory cimport array_grow
 from .packet cimport packet_is_of_link, packet_t, packet_class, packet_shape, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, switch_t
@@ -29,6 +29,7 @@ from .wake cimport hop_noted, events_count, port_expect, port_kick
 
 cdef enum:
     SEQUENCE_SPARE = 3            # places after the last key of heap and inbox
+    AHEAD = 4                     # events between the first look at the port that receives and the second: 2^n
 
 
 cdef inline bint sequence_applies(const engine_t* e, int32_t node) noexcept nogil:
@@ -64,11 +65,29 @@ cdef inline bint sequence_open(engine_t* e, worker_t* w) noexcept nogil:
     return sequence_close(e, w)
 
 
+cdef inline void sequence_approach(const engine_t* e, int32_t ingress_id, int32_t egress_id,
+                                   int32_t klass) noexcept nogil:
+    """Have fetched what an arrival meets at both its ports."""
+    cdef int64_t class_count = e.plan.class_count
+    prefetch(&e.ports[egress_id])
+    prefetch(&e.queues[egress_id * class_count + klass])
+    prefetch(&e.queues[egress_id * class_count + klass].kmin_bytes)
+    prefetch(&e.queues[ingress_id * class_count + klass].reserved_used_bytes)
+
+
+cdef inline void sequence_reach(const engine_t* e, int32_t* receivers, uint32_t turn, int32_t port_id) noexcept nogil:
+    """Have fetched where a port receives, and where the next frame will lie of one that was looked at before."""
+    cdef const port_t* before = &e.ports[receivers[turn & (AHEAD - 1)]]
+    prefetch(&e.ports[port_id].ring)
+    prefetch_write(&before.ring[before.tail & before.mask])
+    receivers[turn & (AHEAD - 1)] = port_id
+
+
 cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexcept nogil:
     """Take up the events of the ports that are due, as visit_collect does, and route the arrivals.
 
     Where each arrival leaves is noted in the packet, as a local port, or NOWHERE. Fetched ahead is what is far: the
-    ends of links, and frames that may have waited long.
+    ends of links, frames that may have waited long, and in a large fabric all else that an event meets.
     """
     cdef int32_t first_port = e.plan.node_port_start[node]
     cdef const int32_t* routes = ecmp_row(&e.plan, node)
@@ -77,6 +96,9 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
     cdef int64_t class_count = e.plan.class_count
     cdef ps_t window_start_ps = w.window_start_ps
     cdef ps_t limit_ps = w.limit_ps
+    cdef bint is_large = e.is_large
+    cdef int32_t[AHEAD] receivers
+    cdef uint32_t turn = 0
     cdef uint64_t usual
     cdef int64_t count = 0
     cdef int64_t first            # key of a port's arrivals
@@ -91,6 +113,8 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
     cdef ps_t time_ps
     if unlikely(balanced):
         balance_note(e, w, node)
+    for index in range(AHEAD):
+        receivers[index] = first_port
     w.heap_count = 0
     w.inbox_next = 0
     for index in range(w.due_count):
@@ -129,14 +153,23 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                     packet.ingress = NOWHERE
                     continue
                 packet.ingress = <uint16_t>local
-                prefetch(&e.ports[e.ports[first_port + local].peer].ring)
+                if is_large:
+                    sequence_approach(e, port_id, first_port + local, <int32_t>packet_class(packet))
+                    sequence_reach(e, receivers, turn, e.plan.port_peer[first_port + local])
+                    turn += 1
+                else:
+                    prefetch(&e.ports[e.ports[first_port + local].peer].ring)
             w.run_end[sources] = <int32_t>count
             keys[count] = INBOX_END
             sources += count > first
             count += count > first
         if port.kick_ps < limit_ps:
             events_push(e, w, event_key(port.kick_ps - window_start_ps, EVENT_TRANSMIT, 0, <uint64_t>port.local))
-            prefetch(&e.ports[port.peer].ring)
+            if is_large:
+                sequence_reach(e, receivers, turn, port.peer)
+                turn += 1
+            else:
+                prefetch(&e.ports[port.peer].ring)
             if port.waiting_mask:
                 queue = &e.queues[port_id * class_count + ctz(port.waiting_mask)]
                 prefetch(&queue.kmin_bytes)

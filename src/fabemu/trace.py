@@ -657,7 +657,8 @@ class TableWriter:
         arrays = []
         for name, kind, names in self._columns:
             null = self._batch.missing(name) if self._batch.rows else None
-            lasts = self._batch.is_full and (null is None or not null.any())
+            # Truth values are copied, a bit each.
+            lasts = self._batch.is_full and not pa.types.is_boolean(kind) and (null is None or not null.any())
             array = self._whole.get(name) if lasts else None
             if array is None:
                 array = number_array(columns[name], kind if names is None else kind.index_type, null)

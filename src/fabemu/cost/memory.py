@@ -32,7 +32,7 @@ USABLE = 0.5
 _QUEUED_PS = 30 * 10**6  # senders go on for so long before congestion control has slowed them (MODEL 12)
 _BLOCK_PLACES = 8  # of a block of an egress queue, one of them taken by the pointer to the next
 _RING_FIRST = 8  # places
-_ROW_COPIES = 3  # of a record: as the core wrote it, as columns, as an Arrow batch
+_ROWS_IN_PLACE = ("ports", "pauses")  # tables whose columns are made of rows where they lie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,14 +223,14 @@ def _record_bytes(
     record |= {"packets": "packet_row", "events": "event_row"}
     for table in tables:
         row_bytes = 8 * len(TABLES[table].columns)
-        at_once = TABLES[table].batch_rows
-        if table == "packets":
-            at_once += BUDGET_HOPS
-        if table == "ports":
-            # A whole interval is closed at once.
-            at_once += plan.port_count * plan.class_count
-        at_once = int(min(rows.get(table, 0), at_once))
+        batch = TABLES[table].batch_rows
+        # A whole interval is closed at once.
+        drained = {"packets": BUDGET_HOPS, "ports": plan.port_count * plan.class_count}.get(table, batch)
+        count = rows.get(table, 0)
         # Collectives and jobs are told of at the end, by no records of the core.
         record_bytes = sizes[record[table]] if table in record else 0
-        total += names + at_once * (record_bytes + _ROW_COPIES * row_bytes)
+        # As recorded, and as drained; others are sorted by then, and made columns of.
+        drained_bytes = 2 * record_bytes if table in _ROWS_IN_PLACE else 3 * record_bytes + row_bytes
+        # As columns, and as an Arrow batch.
+        total += names + int(min(count, drained)) * drained_bytes + int(min(count, batch)) * 2 * row_bytes
     return total

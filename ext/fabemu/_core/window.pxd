@@ -398,17 +398,17 @@ cdef inline void visit_choice(engine_t* e, worker_t* w, int32_t node, int32_t po
         events_count(w, 1, now)
 
 
-cdef inline void visit_ahead(const engine_t* e, int32_t first, uint64_t bits) noexcept nogil:
+cdef inline void visit_ahead(const engine_t* e, int32_t own, int32_t first, uint64_t bits) noexcept nogil:
     """Have the state of the hosts fetched whose turn comes next: those of the lowest two bits, counted from `first`.
 
-    Where there are none it is some other's.
+    Where there are none it is that of the host whose turn it is: another's may be changing in another thread.
     """
-    cdef int32_t node = first + ctz64(bits | <uint64_t>1 << 63)
+    cdef int32_t node = first + ctz64(bits) if bits else own
     if node >= e.plan.host_count or e.plan.node_port_start[node] == e.plan.node_port_start[node + 1]:
         return
     host_approach(e, node)
     bits &= bits - 1
-    node = first + ctz64(bits | <uint64_t>1 << 63)
+    node = first + ctz64(bits) if bits else own
     if node < e.plan.host_count and e.plan.node_port_start[node] < e.plan.node_port_start[node + 1]:
         host_sight(e, node)
 
@@ -433,7 +433,7 @@ cdef inline void visit_slot(engine_t* e, worker_t* w, int64_t slot, bint clear) 
                 node = <int32_t>(64 * word + ctz64(bits))
                 bits &= bits - 1
                 if node < e.plan.host_count:
-                    visit_ahead(e, <int32_t>(64 * word), bits)
+                    visit_ahead(e, node, <int32_t>(64 * word), bits)
                 visit_device(e, w, node)
                 if unlikely(e.fault.code != FAULT_NONE):
                     return

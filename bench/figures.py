@@ -1,8 +1,9 @@
 """All figures of speed in one table, with what was promised: `python -m bench.figures`.
 
 Every case is stepped by each engine, by one thread, two threads and two processes side by side, and with and without
-tables. These take turns, each in a process of its own, so that a machine that slows down slows all of them down; ratios
-are medians of the rounds' ratios. All runs of a case must have one digest. Under the table stands every goal of
+tables. These take turns, each in a process of its own, so that a machine that slows down slows all of them down;
+ratios are medians of the rounds' ratios. What tables cost is less than what runs differ by, so a round has several
+pairs of runs with and without. All runs of a case must have one digest. Under the table stands every goal of
 `bench.goals` with the cases that reach it and those that miss it. With ``--smoke`` none is judged: goals are for the
 whole sizes.
 """
@@ -30,6 +31,9 @@ ENGINES = ("fast", "exact", "classic")
 
 CLASSIC_HOSTS_MAX = 1024
 """Hosts of the largest case that is stepped by the classic engine without being asked for."""
+
+PAIRS, PAIRED_HOSTS_MAX = 5, 1024
+"""Pairs of runs with and without tables in a round, of cases with so many hosts at most; of others there is one."""
 
 STEPPED: dict[str, tuple[int, int]] = {"one": (1, 1), "two": (2, 1), "pair": (1, 2)}
 """Threads and processes of what is measured by wall clock."""
@@ -68,15 +72,19 @@ def measure(name: str, *, rounds: int, smoke: bool = False, classic_everywhere: 
         for engine in ENGINES
         if engine != "classic" or classic_everywhere or CASES[name].hosts <= CLASSIC_HOSTS_MAX
     ]
-    turns = [_turn(name, engines, smoke=smoke) for _ in range(rounds)]
-    _check_digests(name, turns)
+    pairs_of_round = PAIRS if CASES[name].hosts <= PAIRED_HOSTS_MAX and not smoke else 1
+    turns, pairs = [], []
+    for _ in range(rounds):
+        turns.append(_turn(name, engines, smoke=smoke))
+        pairs += [_pair(name, smoke=smoke) for _ in range(pairs_of_round)]
+    _check_digests(name, [*turns, *pairs])
 
     def every(kind: str, figure: str) -> list[float]:
         return [turn[kind][figure] for turn in turns]
 
     speeds = {kind: every(kind, "hops_per_second") for kind in STEPPED}
     cpu_speeds = {engine: every(engine, "hops_per_cpu_second") for engine in engines}
-    measured_cpu = {kind: every(kind, "measured_cpu_seconds") for kind in ("fast", "off")}
+    measured_cpu = {kind: [pair[kind]["measured_cpu_seconds"] for pair in pairs] for kind in ("fast", "off")}
     gain = median_ratio(speeds["two"], speeds["one"])
     first = turns[0]["fast"]
     result: dict[str, Any] = {
@@ -111,9 +119,7 @@ def measure(name: str, *, rounds: int, smoke: bool = False, classic_everywhere: 
 
 def _turn(name: str, engines: Sequence[str], *, smoke: bool) -> dict[str, dict[str, Any]]:
     """One round: what is compared with each other comes one after the other."""
-    runs = {"off": with_writing(in_fresh_process(name, smoke=smoke, trace="off"))}
-    for engine in engines:
-        runs[engine] = with_writing(in_fresh_process(name, smoke=smoke, engine=engine))
+    runs = {engine: in_fresh_process(name, smoke=smoke, engine=engine) for engine in engines}
     for kind, (threads, processes) in STEPPED.items():
         stepped = in_fresh_steppers(name, threads, processes=processes, smoke=smoke)
         runs[kind] = {
@@ -121,6 +127,14 @@ def _turn(name: str, engines: Sequence[str], *, smoke: bool) -> dict[str, dict[s
             "digest": " and ".join(sorted({run["digest"] for run in stepped})),
         }
     return runs
+
+
+def _pair(name: str, *, smoke: bool) -> dict[str, dict[str, Any]]:
+    """One run without tables, and one with those of the default."""
+    return {
+        "off": with_writing(in_fresh_process(name, smoke=smoke, trace="off")),
+        "fast": with_writing(in_fresh_process(name, smoke=smoke, engine="fast")),
+    }
 
 
 _KINDS = {

@@ -584,7 +584,8 @@ class TableWriter:
         ]
         types = {column.name: (_held_type(column), column.nullable) for column in TABLES[table].columns}
         self._batch = Batch(types, TABLES[table].batch_rows, NONE)
-        # Columns of full batches in which nothing is null: Arrow sees the memory of the batch, whatever rows it holds.
+        # Columns of full batches in which nothing is null: Arrow sees the memory of the batch, whatever rows it holds;
+        # of truth values, which it packs, it has a copy.
         self._whole: dict[str, pa.Array] = {}
         try:
             self._file = pa.OSFile(os.fsencode(self.path), "wb")
@@ -657,7 +658,6 @@ class TableWriter:
         arrays = []
         for name, kind, names in self._columns:
             null = self._batch.missing(name) if self._batch.rows else None
-            # Truth values are copied, a bit each.
             lasts = self._batch.is_full and not pa.types.is_boolean(kind) and (null is None or not null.any())
             array = self._whole.get(name) if lasts else None
             if array is None:

@@ -587,14 +587,17 @@ class TableWriter:
         # Columns of full batches in which nothing is null: Arrow sees the memory of the batch, whatever rows it holds;
         # of truth values, which it packs, it has a copy.
         self._whole: dict[str, pa.Array] = {}
+        self._streams: list[pa.NativeFile] = []  # the file, and what gathers small pieces before it
         try:
-            self._file = pa.OSFile(os.fsencode(self.path), "wb")
+            self._streams.append(pa.OSFile(os.fsencode(self.path), "wb"))
+            self._streams.append(pa.BufferedOutputStream(self._streams[0], 524288))
+            self._out = self._streams[1]
             options = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-            self._out = pa.BufferedOutputStream(self._file, 524288)
             self._writer = ipc.new_file(self._out, self._schema, options=options)
             # Dictionaries go out with the first batch: an empty one makes the file readable from its start.
             self._write({name: np.empty(0, np.int64) for name in types})
         except OSError as error:
+            self.abandon()
             raise self._failure(error) from error
 
     def append(self, columns: Mapping[str, np.ndarray]) -> None:
@@ -612,15 +615,10 @@ class TableWriter:
                 self._write_batch()
 
     def append_rows(self, rows: np.ndarray, write: Callable[[np.ndarray, Mapping[str, np.ndarray], int], None]) -> None:
-        """Add rows of the core.
+        """Add rows of the core, (n,) structured.
 
-        Parameters
-        ----------
-        rows
-            (n,) structured, as the core has them.
-        write
-            Called with some of the rows, all columns of the table and the place of the first of the rows in them, to
-            set every column.
+        `write` is called with some of them, all columns of the table and the place of the first in them, to set every
+        column.
         """
         done = 0
         while done < len(rows):
@@ -637,14 +635,15 @@ class TableWriter:
                 self._write_batch()
             self._writer.close()
             self._out.close()
-            self._file.close()
         except OSError as error:
             raise self._failure(error) from error
 
     def abandon(self) -> None:
         """Let go of the file without another word, after a failure; what is in it stays readable."""
-        with contextlib.suppress(OSError):
-            self._file.close()
+        # What could not be written would be tried again when it is collected, and Arrow prints if that fails.
+        for stream in self._streams:
+            with contextlib.suppress(OSError, pa.ArrowInvalid):
+                stream.close()
 
     def _write_batch(self) -> None:
         try:

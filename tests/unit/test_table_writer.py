@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
+import resource
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -13,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabemu.errors import MachineError
 from fabemu.trace import (
     NONE,
     TABLES,
@@ -22,6 +27,7 @@ from fabemu.trace import (
     arrow_type,
     is_dictionary,
     read_table,
+    table_path,
 )
 
 NAMES = TraceNames(
@@ -91,3 +97,42 @@ def test_every_batch_holds_its_own_rows(table: str, pieces: list[tuple[int, floa
         made = read_table(writer.path)
         made.validate(full=True)
         assert made.to_pydict() == expected
+
+
+@contextlib.contextmanager
+def file_size_at_most(size: int) -> Iterator[None]:
+    """As on a disk that has so much room left for each file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def failure(directory: Path) -> str:
+    """Write rows of drops until that fails, and let go of the file."""
+    rng = np.random.default_rng(0)
+    columns = {column.name: drawn(column, np.zeros(5000, bool), rng)[0] for column in TABLES["drops"].columns}
+    writer = None
+    try:
+        writer = TableWriter(directory, "drops", NAMES, {})
+        while True:
+            writer.append(columns)
+    except MachineError as error:
+        if writer is not None:
+            writer.abandon()
+        return str(error)
+
+
+@pytest.mark.parametrize("size", [500, 20_000])
+def test_what_a_full_disk_did_not_take_is_not_tried_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], size: int
+) -> None:
+    """In the head of the file, and after it; once there is room again, nothing goes behind what was cut off."""
+    path = table_path(tmp_path, "drops")
+    with file_size_at_most(size):
+        assert failure(tmp_path) == f"cannot write {path}: File too large"
+    gc.collect()
+    assert path.stat().st_size == size
+    assert capfd.readouterr().err == ""

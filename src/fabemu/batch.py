@@ -57,14 +57,14 @@ class Batch:
                     _missing(values, self._none), np.nan if held.dtype.kind == "f" else self._none, values
                 )
             held[begin : begin + count] = values
+        self.rows += count
         return count
 
     def reserve(self, count: int) -> tuple[Mapping[str, np.ndarray], int, int]:
-        """Columns to set rows of, from which place on, and how many: `count` at most, which count as added."""
+        """Columns to set rows of, from which place on, and how many: `count` at most. Who has set them counts them."""
         begin = self.rows
         count = min(count, self._limit - begin)
         self._make_room(begin + count)
-        self.rows += count
         return self._columns, begin, count
 
     def missing(self, name: str) -> np.ndarray | None:

@@ -624,6 +624,8 @@ class TableWriter:
         while done < len(rows):
             columns, first, count = self._batch.reserve(len(rows) - done)
             write(rows[done : done + count], columns, first)
+            # Only now: after an interrupt there is nothing in the batch that was not written.
+            self._batch.rows += count
             done += count
             if self._batch.is_full:
                 self._write_batch()

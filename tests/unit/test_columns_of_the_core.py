@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,22 @@ def test_rows_bring_every_column(tmp_path: Path) -> None:
     del columns["paused_node"]
     with pytest.raises(KeyError, match=r"pauses\.arrow: .*'paused_node'"):
         TableWriter(tmp_path, "pauses", names, {}).append(columns)
+
+
+def test_rows_that_were_not_set_are_not_written(tmp_path: Path) -> None:
+    """As when an interrupt comes between."""
+
+    def interrupted(rows: np.ndarray, columns: Mapping[str, np.ndarray], first: int) -> None:
+        raise KeyboardInterrupt
+
+    def write(rows: np.ndarray, columns: Mapping[str, np.ndarray], first: int) -> None:
+        write_pauses(rows, columns, first, PLAN.port_node, PLAN.port_peer)
+
+    rows = drawn("pauses", 8)
+    writer = TableWriter(tmp_path, "pauses", trace_names(COMPILED).dictionaries(), {})
+    writer.append_rows(rows[:3], write)
+    with pytest.raises(KeyboardInterrupt):
+        writer.append_rows(rows[:3], interrupted)
+    writer.append_rows(rows[3:], write)
+    writer.close()
+    assert read_table(writer.path)["sent_ps"].to_pylist() == rows["sent_ps"].tolist()

@@ -77,7 +77,8 @@ class Snapshot:
     message_count: int  # messages in all
     done_share: float  # 0..1: of the packet hops, by forecast; without one see `Simulation.step`
     wall_seconds: float  # since the run began
-    # Rows since the last snapshot, as the engine numbers them; thousands, so not shown with the rest. None in `run`.
+    # Rows since the last snapshot, by table, as the engine numbers them; thousands, so not shown with the rest.
+    # Empty in what `Simulation.run` tells its `progress`.
     records: Mapping[str, np.ndarray] = field(repr=False)
     seconds_left: float | None = None  # guess of the wall-clock time that is left; None while there is none
 

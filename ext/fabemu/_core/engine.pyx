@@ -135,7 +135,7 @@ cdef class Engine:
     cdef engine_t* e
     cdef object plan
     cdef bint finished
-    cdef record_buffer_t lent_ports
+    cdef record_buffer_t lent_ports  # memory of the rows of ports that were lent last
     cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
     cdef bint busy                # a thread of Python's is in `run`, without the GIL
@@ -549,19 +549,6 @@ cdef class Engine:
         buffer.count = 0
         return rows
 
-    cdef _lend_ports(self):
-        """Rows of ports where they lie; the next ones are recorded where those lay that were lent last."""
-        cdef record_buffer_t* buffer = &self.e.worker.ports
-        cdef record_buffer_t rows = buffer[0]
-        cdef unsigned char[::1] content
-        buffer[0] = self.lent_ports
-        buffer.count, buffer.size = 0, rows.size
-        self.lent_ports = rows
-        if rows.count == 0:
-            return np.empty(0, dtype=_PORT)
-        content = <unsigned char[:rows.count * rows.size]><unsigned char*>rows.data
-        return np.asarray(content).view(_PORT)
-
     cdef _take_ordered(self, record_buffer_t* buffer, dtype):
         """The same, in the order (emit, node, sequence)."""
         rows = self._take(buffer, dtype)
@@ -575,6 +562,19 @@ cdef class Engine:
             rank = np.where(rows["kind"] < 16, 0, np.where(rows["kind"] == EVENT_DEADLOCK, 1, 2))
             return rows[np.lexsort((np.where(rank == 2, rows["node"], 0), rank, rows["time_ps"]))]
         return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
+
+    cdef _lend_ports(self):
+        """Rows of ports where they lie; the next ones are recorded where those lay that were lent last."""
+        cdef record_buffer_t* buffer = &self.e.worker.ports
+        cdef record_buffer_t rows = buffer[0]
+        cdef unsigned char[::1] content
+        buffer[0] = self.lent_ports
+        buffer.count, buffer.size = 0, rows.size
+        self.lent_ports = rows
+        if rows.count == 0:
+            return np.empty(0, dtype=_PORT)
+        content = <unsigned char[:rows.count * rows.size]><unsigned char*>rows.data
+        return np.asarray(content).view(_PORT)
 
     cdef _take_pauses(self):
         """Pause rows whose end has passed; the others stay. At the end of the run what is left ends with it."""
@@ -599,7 +599,8 @@ cdef class Engine:
         Parameters
         ----------
         lend : bool
-            Rows of ports, of which there are most, may lie in memory of the engine, until it is drained again.
+            Rows of ports, of which there are most, may lie in memory of the engine: they are to be read before it is
+            drained again, and while it is there.
 
         Returns
         -------

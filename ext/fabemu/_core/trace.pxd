@@ -1,8 +1,9 @@
 """Records that leave the core: fixed-size rows in growing buffers.
 
 Owns      the row structs (their numpy dtypes are in engine.pyx), record_room and record_append.
-Invariant within a buffer the rows of one device are in the order of its events; a drain sorts by (emit_ps, node),
-          stably (drain.pxd), so tables do not depend on windows or on how often they are drained.
+Invariant within a buffer the rows of one device are in the order of its events; those of ports come in their final
+          order (interval.pxd), a drain sorts the others by (emit_ps, node), stably: so tables do not depend on windows
+          or on how often they are drained.
 """
 from libc.stdlib cimport realloc
 from libc.string cimport memset

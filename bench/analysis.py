@@ -32,7 +32,8 @@ from fabemu.recorded.source import Source
 from fabemu.result import Run
 from fabemu.run_directory import RUN_FILE
 from fabemu.simulate import peak_memory_bytes, trace_names
-from fabemu.trace import FLOW_STATUSES, NONE, PACKET_KINDS, PAUSE_ENDS, XOFF_CAUSES, TableWriter
+from fabemu.table_writer import TableWriter
+from fabemu.trace import FLOW_STATUSES, NONE, PACKET_KINDS, PAUSE_ENDS, XOFF_CAUSES
 
 ROWS, SMOKE_ROWS = 6_000_000, 20_000
 """Rows of each table, and of those that the test suite makes."""

@@ -14,7 +14,8 @@ import numpy as np
 from fabemu._core.columns import write_pauses, write_ports
 from fabemu.outcome import collective_rows, job_rows, step_rows
 from fabemu.plan import FOREVER_PS, OP_SCALE_UP, VERB_READ, VERB_SCALE_UP, Plan
-from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TableWriter, TraceNames
+from fabemu.table_writer import TableWriter
+from fabemu.trace import EVENT_KINDS, FLOW_STATUSES, NONE, PACKET_KINDS, TABLES, TraceNames
 from fabemu.workload.graph import OperationGraph
 
 _NOT_RUN, _POSTED, _DONE, _FAILED = range(4)  # `status` of Engine.ops()

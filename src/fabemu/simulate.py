@@ -338,7 +338,7 @@ class Simulation:
                 at_edge = last or (state == _STOPPED and stop_ps >= edge_ps)
                 if at_edge:
                     edge_ps = min(edge_ps + interval_ps, FOREVER_PS)
-                yield self._snapshot(records if keep else {}), at_edge
+                yield self._snapshot(records if keep else {table: rows[:0] for table, rows in records.items()}), at_edge
                 if last:
                     return
         except EngineFault as error:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabemu.batch import FIRST_ROWS, Batch
-from fabemu.trace import NONE, TABLES, TableWriter, TraceNames, is_dictionary, read_table
+from fabemu.table_writer import TableWriter
+from fabemu.trace import NONE, TABLES, TraceNames, is_dictionary, read_table
 
 TYPES = {
     "plain": (np.dtype(np.int64), False),

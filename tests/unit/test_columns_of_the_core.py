@@ -16,7 +16,8 @@ from fabemu.compile import compile_plan
 from fabemu.recorder import Recorder
 from fabemu.scenario import scenario_from_dict
 from fabemu.simulate import trace_names
-from fabemu.trace import TABLES, TableWriter, arrow_type, is_dictionary, read_table
+from fabemu.table_writer import TableWriter
+from fabemu.trace import TABLES, arrow_type, is_dictionary, read_table
 from tests.small import SMALL
 
 COMPILED = compile_plan(scenario_from_dict(tomllib.loads(SMALL)))

@@ -15,7 +15,8 @@ from fabemu.comparison.limits import canonical_name, read_limit
 from fabemu.comparison.significance import assess, design
 from fabemu.errors import InputError
 from fabemu.run_directory import FORMAT_VERSION
-from fabemu.trace import NONE, SCHEMA_VERSION, TABLES, TableWriter, TraceNames
+from fabemu.table_writer import TableWriter
+from fabemu.trace import NONE, SCHEMA_VERSION, TABLES, TraceNames
 
 stats = pytest.importorskip("scipy.stats")
 

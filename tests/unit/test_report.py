@@ -9,16 +9,8 @@ import pytest
 
 from fabemu.analysis import drops, fct, incidents, pauses, utilisation
 from fabemu.report import Summary, bytes_text, count_text, deadlock_text, time_text
-from fabemu.trace import (
-    DROP_CAUSES,
-    EVENT_KINDS,
-    FLOW_STATUSES,
-    TABLES,
-    XOFF_CAUSES,
-    TableWriter,
-    TraceNames,
-    read_table,
-)
+from fabemu.table_writer import TableWriter
+from fabemu.trace import DROP_CAUSES, EVENT_KINDS, FLOW_STATUSES, TABLES, XOFF_CAUSES, TraceNames, read_table
 
 NAMES = TraceNames(
     ["h0", "h1", "sw0", "sw1"], [f"p{port}" for port in range(6)], ["cnp", "rdma"], ["web", "bulk"], 2, ["a"]

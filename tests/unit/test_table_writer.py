@@ -18,17 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabemu.errors import MachineError
-from fabemu.trace import (
-    NONE,
-    TABLES,
-    Column,
-    TableWriter,
-    TraceNames,
-    arrow_type,
-    is_dictionary,
-    read_table,
-    table_path,
-)
+from fabemu.table_writer import TableWriter
+from fabemu.trace import NONE, TABLES, Column, TraceNames, arrow_type, is_dictionary, read_table, table_path
 
 NAMES = TraceNames(
     nodes=["h0", "h1", "h2", "s0"],

@@ -15,7 +15,8 @@ from scipy.stats import binom
 
 from fabemu.analysis import confidence, fct, ranks, tails
 from fabemu.errors import InputError
-from fabemu.trace import TABLES, Column, TableWriter, arrow_type, read_batches, table_path
+from fabemu.table_writer import TableWriter
+from fabemu.trace import TABLES, Column, arrow_type, read_batches, table_path
 from tests.property.strategies import example_settings
 
 NAMES = {"label": ["web", "storage"], "job": ["a", "b", "c"], "class": ["rdma", "lossy"]}

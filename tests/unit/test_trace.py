@@ -9,16 +9,8 @@ import pyarrow.ipc
 import pytest
 
 from fabemu.errors import InputError, MachineError
-from fabemu.trace import (
-    TABLES,
-    TableWriter,
-    TraceNames,
-    dictionary_column,
-    read_batches,
-    read_table,
-    table_path,
-    table_schema,
-)
+from fabemu.table_writer import TableWriter
+from fabemu.trace import TABLES, TraceNames, dictionary_column, read_batches, read_table, table_path, table_schema
 from fabemu.trace_reference import traces_page
 
 NAMES = TraceNames(["h0", "h1", "sw0"], ["h0->sw0", "h1->sw0", "sw0->h0", "sw0->h1"], ["cnp", "rdma"], ["web"], 2)

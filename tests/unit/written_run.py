@@ -11,7 +11,8 @@ import numpy as np
 
 from fabemu.columns import text_array
 from fabemu.result import Run, load
-from fabemu.trace import ENUMS, NONE, TABLES, TableWriter, is_dictionary
+from fabemu.table_writer import TableWriter
+from fabemu.trace import ENUMS, NONE, TABLES, is_dictionary
 
 
 def write_run(path: Path, info: Mapping[str, Any] | None = None, **tables: Sequence[Mapping[str, Any]]) -> Run:

@@ -97,6 +97,7 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
     cdef ps_t window_start_ps = w.window_start_ps
     cdef ps_t limit_ps = w.limit_ps
     cdef bint is_large = e.is_large
+    cdef bint is_shared = e.crew_size > 1
     cdef int32_t[AHEAD] receivers
     cdef uint32_t turn = 0
     cdef uint64_t usual
@@ -155,7 +156,9 @@ cdef inline void sequence_collect(engine_t* e, worker_t* w, int32_t node) noexce
                 packet.ingress = <uint16_t>local
                 if is_large:
                     sequence_approach(e, port_id, first_port + local, <int32_t>packet_class(packet))
-                    sequence_reach(e, receivers, turn, e.plan.port_peer[first_port + local])
+                    # The port at the other end, unless that is another thread's.
+                    sequence_reach(e, receivers, turn, e.ports[first_port + local].peer if is_shared
+                                   else e.plan.port_peer[first_port + local])
                     turn += 1
                 else:
                     prefetch(&e.ports[e.ports[first_port + local].peer].ring)

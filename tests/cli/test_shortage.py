@@ -93,7 +93,7 @@ def test_an_address_space_that_is_large_enough_is_enough(folder, name, size):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("size", [500, 530, 560, 600])
+@pytest.mark.parametrize("size", [500, 510, 520, 525, 530, 540, 560, 600])
 def test_a_run_that_runs_out_of_memory_says_so_and_does_not_look_whole(folder, size):
     done = limited(resource.RLIMIT_AS, size * MB, "run", "crowded.toml", "--ignore-memory", "--until", "300us")
     mark = folder / "crowded.run" / "run.json"

@@ -10,8 +10,8 @@ Order     within an egress port as in docs/MODEL.md 5: arrivals of an instant in
 """
 from libc.string cimport memcpy
 from .types cimport (int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_t, ctz, likely, unlikely, prefetch,
-                     prefetch_write, BALANCE_ECMP, CLASS_SHIFT, FAULT_MEMORY, FLAG_CE, FOREVER, KIND_DATA, KIND_MASK,
-                     KINDS_OF_LINKS)
+                     prefetch_write, BALANCE_ECMP, CLASS_SHIFT, FAULT_MEMORY, FAULT_NONE, FLAG_CE, FOREVER, KIND_DATA,
+                     KIND_MASK, KINDS_OF_LINKS)
 from .memory cimport array_grow
 from .packet cimport packet_place, packet_shape, packet_t, packet_words
 from .state cimport bound_t, engine_t, express_t, worker_t, port_t, queue_t, switch_t
@@ -534,7 +534,8 @@ cdef inline void express_take_turns(engine_t* e, worker_t* w, switch_t* mmu, int
     cdef int32_t klass
     cdef int32_t chosen = 0
     cdef ps_t now, free_ps, ready_ps, arrived_ps, until_ps, below_ps, others_ps
-    while True:
+    # Without memory for a frame on its way nothing moves on.
+    while likely(e.fault.code == FAULT_NONE):
         free_ps = port.busy_until_ps if port.busy_until_ps > e.now_ps else e.now_ps
         now = FOREVER
         mask = classes

@@ -104,10 +104,32 @@ def test_a_table_that_is_cut_though_the_run_has_finished(fabemu_command, recorde
     path = directory / "pauses.arrow"
     path.write_bytes(path.read_bytes()[:-60])
     code, out, err = fabemu_command("health", "cut")
-    assert code == 0 and out.startswith("Nothing found, but not all could be looked at: not FH101, ")
+    assert code == 2 and out.startswith("Nothing found, but not all could be looked at: not FH101, ")
     assert "pauses.arrow: is cut off: what came after the cut is missing" in err
+    assert err.endswith(
+        "error: cut: the table pauses cannot be read to its end, so not all could be looked at; the "
+        "notes say why: run the scenario again\n"
+    )
     assert "pauses.arrow: is cut off" in fabemu_command("report", "--text", "cut")[1]
     assert "pauses.arrow: is cut off" in "".join(fabemu_command("compare", str(recorded), "cut")[1:])
+
+
+@pytest.mark.parametrize("content", [b"", b"no table", b"ARROW1\0\0"])
+def test_health_of_damaged_tables(fabemu_command, recorded, tmp_path, content):
+    directory = tmp_path / "torn"
+    shutil.copytree(recorded, directory)
+    for name in ("flows", "ports"):
+        (directory / f"{name}.arrow").write_bytes(content)
+    code, out, err = fabemu_command("health", "torn")
+    assert code == 2 and "not all could be looked at: not FH104" in out
+    assert (
+        "note: torn/flows.arrow: is " in err and "error: torn: the tables flows, ports cannot be read to their" in err
+    )
+    code, out, _ = fabemu_command("health", "torn", "--json")
+    assert code == 2 and json.loads(out)["damaged"] == ["flows", "ports"]
+    info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    (directory / "run.json").write_text(json.dumps({**info, "status": "running"}), encoding="utf-8")
+    assert fabemu_command("health", "torn")[0] == 0  # killed: what it leaves may be cut anywhere
 
 
 def test_a_table_without_a_column(fabemu_command, recorded, tmp_path):

@@ -20,7 +20,8 @@ that it held up, the frames that were dropped behind it, and the tail that came 
 
 The exit code is 0 whatever is found, unless `--fail-on warning` or `--fail-on critical` asks for 4. Tables that a run
 does not have are named, and the checks that need them left out; the notes say which. If not all could be looked at and
-nothing was found, as in a run that was killed, `--fail-on` exits with 2: there is nothing to go by.
+nothing was found, as in a run that was killed, `--fail-on` exits with 2: there is nothing to go by. A table that is
+there but damaged, though the run came to its end, is exit code 2 without `--fail-on` too, after what was found.
 
 This page is made from the catalogue: `python -m fabemu.analysis.alarm_page > docs/HEALTH.md`.
 """

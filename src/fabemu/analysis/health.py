@@ -74,11 +74,14 @@ class Health:
         What could not be checked, and why.
     unchecked
         Codes of the alarms that could not be looked for.
+    damaged
+        Tables that cannot be read to their end, of a run that came to its own.
     """
 
     incidents: tuple[Incident, ...]
     notes: tuple[str, ...]
     unchecked: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ def examine(run: Run, thresholds: Thresholds = DEFAULTS) -> Health:
     if looked.is_cut and not found:
         # What is missing may be what it suffered from.
         looked.unchecked |= {code for _, codes in checks for code in codes}
-    return Health(tuple(_joined(found)), tuple(dict.fromkeys(looked.notes)), tuple(sorted(looked.unchecked)))
+    notes, unchecked = tuple(dict.fromkeys(looked.notes)), tuple(sorted(looked.unchecked))
+    return Health(tuple(_joined(found)), notes, unchecked, tuple(looked.damaged))
 
 
 def _joined(found: list[_Found]) -> Iterator[Incident]:
@@ -219,6 +223,7 @@ class _Examination:
         self._source = Source(run.directory, run.info)
         self.notes: list[str] = [self._source.partial] if self._source.partial else []
         self.unchecked: set[str] = set()
+        self.damaged: list[str] = []
         self._ended_by = run.info.get("ended_by")
 
     def some(self, look: Callable[[], Iterable[_Found]], codes: tuple[str, ...]) -> list[_Found]:
@@ -247,6 +252,8 @@ class _Examination:
             if path.is_file() and (reason := unreadable(path, whole=self._source.partial is None)):
                 self.notes.append(reason)
                 self.unchecked |= set(codes)
+                if not self.is_cut:  # a run that was killed may leave anything
+                    self.damaged.append(name)
 
     @cached_property
     def _end_ps(self) -> int:

@@ -42,7 +42,8 @@ _SHOWN = 12
 def command(run: Path, settings: tuple[str, ...], fail_on: str | None, as_json: bool) -> int:
     """Look through a run as the monitor of a fabric would, and join alerts of one root to incidents.
 
-    The exit code is 0 whatever is found, unless --fail-on asks for 4. `fabemu explain CODE` says what an alert means.
+    The exit code is 0 whatever is found, unless --fail-on asks for 4; it is 2 if tables of a run that came to its end
+    are damaged. `fabemu explain CODE` says what an alert means.
     """
     from fabemu.analysis.alarms import SEVERITIES
     from fabemu.analysis.health import examine
@@ -56,6 +57,7 @@ def command(run: Path, settings: tuple[str, ...], fail_on: str | None, as_json: 
             "incidents": [incident.to_dict() for incident in found.incidents],
             "notes": list(found.notes),
             "unchecked": list(found.unchecked),
+            "damaged": list(found.damaged),
             "thresholds": asdict(thresholds),
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
@@ -65,14 +67,18 @@ def command(run: Path, settings: tuple[str, ...], fail_on: str | None, as_json: 
         show(_sections(found), sys.stdout)
         for note in found.notes:
             talk(f"note: {note}")
-    if fail_on is None:
-        return EXIT_FINE
-    worst = [str(name) for name in SEVERITIES].index(fail_on)
+    worst = -1 if fail_on is None else [str(name) for name in SEVERITIES].index(fail_on)
     bad = [item for item in found.incidents if SEVERITIES.index(item.severity) <= worst]
     if bad:
         talk(f"error: incidents that are {fail_on} or worse: {len(bad)}")
         return EXIT_WORSE
-    if found.unchecked:
+    if found.damaged:
+        tables, their = ("table", "its") if len(found.damaged) == 1 else ("tables", "their")
+        raise InputError(
+            f"{run}: the {tables} {', '.join(found.damaged)} cannot be read to {their} end, so not all could be looked "
+            "at; the notes say why: run the scenario again"
+        )
+    if fail_on is not None and found.unchecked:
         raise InputError(
             f"{run}: --fail-on {fail_on} cannot be judged: {', '.join(found.unchecked)} could not be looked for; "
             "the notes say what is missing"

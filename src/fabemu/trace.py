@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from fabemu.columns import number_values, text_array
+from fabemu.damage import undamaged, whole_batches
 from fabemu.deferred import dataclass
 from fabemu.errors import InputError
 
@@ -552,10 +553,11 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises
     ------
     InputError
-        If the file is missing, is no fabemu table, has a newer schema version, or lacks a column.
+        If the file is missing, damaged, is no fabemu table, has a newer schema version, or lacks a column.
     """
     source, reader = _open_file(path)
-    table = _read_stream_part(path, source) if reader is None else reader.read_all()
+    with undamaged(path, InputError):
+        table = _read_stream_part(path, source) if reader is None else reader.read_all()
     table = _with_later_columns(table)
     if columns is None:
         form = TABLES.get((table.schema.metadata or {}).get(b"fabemu.table", b"").decode())
@@ -584,15 +586,16 @@ def _open_file(path: Path, *, mapped: bool = True) -> tuple[pa.NativeFile, ipc.R
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     try:
-        reader = ipc.open_file(source, options=_options(source))
-    except pa.ArrowInvalid:
+        with undamaged(path, InputError):
+            reader = ipc.open_file(source, options=_options(source))
+    except InputError:
         return source, None
     _check_schema(path, reader.schema)
     return source, reader
 
 
 def unreadable(path: Path, *, whole: bool = False) -> str | None:
-    """Why a table that is there cannot be read, or None.
+    """Why a table that is there cannot be read, or None; it is read for that.
 
     One that was cut off can be read up to the cut, as those of runs that were killed; `whole`: it should not be cut.
     """
@@ -601,6 +604,9 @@ def unreadable(path: Path, *, whole: bool = False) -> str | None:
         if reader is None:
             _open_stream(path, source)
             return f"{path}: is cut off: what came after the cut is missing" if whole else None
+        with undamaged(path, InputError):
+            for index in range(reader.num_record_batches):
+                reader.get_batch(index)
     except InputError as error:
         return str(error)
     return None
@@ -637,13 +643,15 @@ class Batches:
         # Not mapped into memory: pages of a large file would count as this process's own.
         source, reader = _open_file(self.path, mapped=False)
         if reader is None:
-            for batch in _whole_batches(_open_stream(self.path, source, self.columns)):
+            for batch in whole_batches(_open_stream(self.path, source, self.columns)):
                 yield from self._current(batch)
             return
         if self.columns is not None:
             reader = ipc.open_file(source, options=_options(source, reader.schema, self.columns))
         for index in range(reader.num_record_batches):
-            yield from self._current(reader.get_batch(index))
+            with undamaged(self.path, InputError):
+                batch = reader.get_batch(index)
+            yield from self._current(batch)
 
     def _current(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         return _with_later_columns(pa.Table.from_batches([batch]), self.columns).to_batches()
@@ -673,7 +681,7 @@ def _options(source: pa.NativeFile, schema: pa.Schema | None = None, columns: Se
 def _read_stream_part(path: Path, source: pa.NativeFile) -> pa.Table:
     """Batches of an IPC file without a footer, up to the first incomplete one."""
     reader = _open_stream(path, source)
-    return pa.Table.from_batches(list(_whole_batches(reader)), reader.schema)
+    return pa.Table.from_batches(list(whole_batches(reader)), reader.schema)
 
 
 def _open_stream(
@@ -695,17 +703,6 @@ def _open_stream(
         source.seek(_FILE_PREFIX_BYTES)
         reader = ipc.open_stream(source, options=_options(source, reader.schema, columns))
     return reader
-
-
-def _whole_batches(reader: ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
-    """Batches up to the first incomplete one, the cut."""
-    while True:
-        try:
-            batch = reader.read_next_batch()
-            batch.validate()
-        except (StopIteration, pa.ArrowInvalid, OSError):
-            return
-        yield batch
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:

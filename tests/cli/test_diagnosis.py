@@ -132,6 +132,26 @@ def test_health_of_damaged_tables(fabemu_command, recorded, tmp_path, content):
     assert fabemu_command("health", "torn")[0] == 0  # killed: what it leaves may be cut anywhere
 
 
+def test_damage_inside_a_table_is_no_failure_of_the_machine(fabemu_command, recorded, tmp_path):
+    directory = tmp_path / "torn"
+    shutil.copytree(recorded, directory)
+    path = directory / "flows.arrow"
+    whole = path.read_bytes()
+    message = "torn/flows.arrow: the file is damaged ("
+    start = whole.index(b"\x04\x22\x4d\x18", len(whole) // 2)  # a frame of LZ4
+    path.write_bytes(whole[:start] + b"\xa5" * 16 + whole[start + 16 :])
+    code, _, err = fabemu_command("health", "torn")
+    assert code == 2 and f"note: {message}" in err and "error: torn: the table flows cannot be read" in err
+    for command in ("export csv torn flows -o out.csv", "export perfetto torn", "export hpcc torn"):
+        code, out, err = fabemu_command(*command.split())
+        assert (
+            (code, out) == (2, "") and err.startswith(f"error: {message}") and err.endswith("run the scenario again\n")
+        )
+    assert not (tmp_path / "out.csv").exists()
+    assert message in fabemu_command("report", "--text", "torn")[1]
+    assert message in "".join(fabemu_command("compare", str(recorded), "torn")[1:])
+
+
 def test_a_table_without_a_column(fabemu_command, recorded, tmp_path):
     directory = tmp_path / "other"
     shutil.copytree(recorded, directory)

@@ -142,7 +142,12 @@ def test_damage_inside_a_table_is_no_failure_of_the_machine(fabemu_command, reco
     path.write_bytes(whole[:start] + b"\xa5" * 16 + whole[start + 16 :])
     code, _, err = fabemu_command("health", "torn")
     assert code == 2 and f"note: {message}" in err and "error: torn: the table flows cannot be read" in err
-    for command in ("export csv torn flows -o out.csv", "export perfetto torn", "export hpcc torn"):
+    for command in (
+        "export csv torn flows -o -",
+        "export csv torn flows -o out.csv",
+        "export perfetto torn",
+        "export hpcc torn",
+    ):
         code, out, err = fabemu_command(*command.split())
         assert (
             (code, out) == (2, "") and err.startswith(f"error: {message}") and err.endswith("run the scenario again\n")

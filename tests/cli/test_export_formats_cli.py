@@ -52,6 +52,16 @@ def test_the_path_goes_to_stdout_and_what_is_in_it_to_stderr(run_directory, tmp_
     assert export(tmp_path, *command, "--force").returncode == 0
 
 
+def test_standard_output_is_no_file_of_that_name(run_directory, tmp_path):
+    done = export(tmp_path, "perfetto", run_directory, "-o", "-")
+    assert done.returncode == 0 and json.loads(done.stdout)["traceEvents"] and done.stderr == "2 of flows\n"
+    done = export(tmp_path, "goal", run_directory / "scenario.toml", "-o", "-")
+    assert done.returncode == 0 and "num_ranks 3" in done.stdout
+    done = export(tmp_path, "hpcc", run_directory, "-o", "-")
+    assert (done.returncode, done.stdout) == (2, "") and "-: these are two files" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_is_written_is_whole(run_directory, tmp_path):
     export(tmp_path, "perfetto", run_directory, "-o", "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["otherData"]["program"] == "fabemu"

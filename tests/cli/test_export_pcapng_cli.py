@@ -45,6 +45,18 @@ def test_the_path_goes_to_stdout_and_the_contents_to_stderr(run_directory, tmp_p
     assert export(tmp_path, run_directory, "--force").returncode == 0
 
 
+def test_a_capture_goes_to_stdout_whole_or_not_at_all(run_directory, tmp_path):
+    command = [sys.executable, "-m", "fabemu.cli", "export", "pcapng", str(run_directory), "-o", "-"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(fabemu.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, b"40 frames on 6 link directions: 20 data, 20 ack\n")
+    assert not list(tmp_path.iterdir())
+    assert export(tmp_path, run_directory).returncode == 0
+    assert done.stdout == (tmp_path / "three.pcapng").read_bytes()
+    nothing = export(tmp_path, run_directory, "-o", "-", "--from", "1s")
+    assert (nothing.returncode, nothing.stdout) == (2, "") and "no frame on the 6 chosen links" in nothing.stderr
+
+
 def test_filters_choose(run_directory, tmp_path):
     done = export(tmp_path, run_directory, "--port", "h*->sw0", "--to", "1us", "-o", "some.pcapng")
     assert (done.returncode, done.stdout) == (0, "some.pcapng\n")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -15,9 +18,11 @@ from fabemu.cli.whole import SEED, Whole
 from fabemu.counted import counted
 
 if TYPE_CHECKING:
-    from fabemu.export import Capture
+    from fabemu.export import Capture, Timeline
 
+_T = TypeVar("_T")
 _FILE = click.Path(path_type=Path)
+_STDOUT = Path("-")
 _RUN = click.argument("run", metavar="RUN_DIR", type=_FILE)
 _FORCE = click.option("--force", is_flag=True, help="Replace an existing file.")
 
@@ -51,7 +56,7 @@ def _default(run: Path, ending: str) -> Path:
     "  fabemu export pcapng victim.run --host h4 --snaplen 128",
 )
 @_RUN
-@click.option("-o", "--output", type=_FILE, help="File to write.  [default: NAME.pcapng]")
+@click.option("-o", "--output", type=_FILE, help="File to write; - for standard output.  [default: NAME.pcapng]")
 @click.option(
     "--port",
     "ports",
@@ -91,21 +96,26 @@ def pcapng(
     """
     from fabemu.export import export_pcapng
 
-    capture = export_pcapng(
-        run,
-        output if output is not None else _default(run, ".pcapng"),
-        ports=ports,
-        hosts=hosts,
-        from_ps=from_ps or 0,
-        to_ps=to_ps,
-        snap_bytes=snaplen or 0,
-        picoseconds=picoseconds,
-        force=force,
-    )
+    def write(path: Path) -> Capture:
+        return export_pcapng(
+            run,
+            path,
+            ports=ports,
+            hosts=hosts,
+            from_ps=from_ps or 0,
+            to_ps=to_ps,
+            snap_bytes=snaplen or 0,
+            picoseconds=picoseconds,
+            force=force,
+        )
+
+    path = output if output is not None else _default(run, ".pcapng")
+    capture = _sent(write) if path == _STDOUT else write(path)
     click.echo(_contents(capture), err=True)
     for note in capture.notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(capture.path)
+    if path != _STDOUT:
+        click.echo(capture.path)
 
 
 @export_group.command(
@@ -114,7 +124,7 @@ def pcapng(
     "  fabemu export perfetto victim.run --from 10us --to 50us -o part.json",
 )
 @_RUN
-@click.option("-o", "--output", type=_FILE, help="File to write.  [default: NAME.json]")
+@click.option("-o", "--output", type=_FILE, help="File to write; - for standard output.  [default: NAME.json]")
 @click.option("--from", "from_ps", metavar="TIME", callback=_time, help="Only what goes on after this time.")
 @click.option("--to", "to_ps", metavar="TIME", callback=_time, help="Only what began before this time.")
 @_FORCE
@@ -126,12 +136,16 @@ def perfetto(run: Path, output: Path | None, from_ps: int | None, to_ps: int | N
     """
     from fabemu.export import export_perfetto
 
+    def write(path: Path) -> Timeline:
+        return export_perfetto(run, path, from_ps=from_ps or 0, to_ps=to_ps, force=force)
+
     path = output if output is not None else _default(run, ".json")
-    timeline = export_perfetto(run, path, from_ps=from_ps or 0, to_ps=to_ps, force=force)
+    timeline = _sent(write) if path == _STDOUT else write(path)
     click.echo(", ".join(f"{count:,} of {table}" for table, count in timeline.events.items() if count), err=True)
     for note in timeline.notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(timeline.path)
+    if path != _STDOUT:
+        click.echo(timeline.path)
 
 
 @export_group.command(
@@ -143,7 +157,7 @@ def perfetto(run: Path, output: Path | None, from_ps: int | None, to_ps: int | N
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
+    type=_FILE,
     help="File to write; - for standard output.  [default: TABLE.csv]",
 )
 @_FORCE
@@ -154,7 +168,7 @@ def csv(run: Path, table: str, output: Path | None, force: bool) -> None:
     """
     from fabemu.export import export_csv
 
-    if output == Path("-"):
+    if output == _STDOUT:
         with streaming():
             export_csv(run, table, sys.stdout.buffer)
         return
@@ -176,13 +190,26 @@ def hpcc(run: Path, output: Path | None, force: bool) -> None:
 
     The path of the directory goes to stdout, what is in the files to stderr.
     """
+    from fabemu.errors import OutputError
     from fabemu.export import export_hpcc
 
+    if output == _STDOUT:
+        raise OutputError("-: these are two files, which standard output cannot take; give a directory with -o")
     files = export_hpcc(run, output if output is not None else _default(run, "-hpcc"), force=force)
     click.echo(f"{counted(files.flows, 'message')}, {files.frames:,} pauses and ends of pauses", err=True)
     for note in files.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(files.directory)
+
+
+def _sent(write: Callable[[Path], _T]) -> _T:
+    """Write a file, and send it to standard output once it is whole: of one that fails nothing goes out."""
+    with tempfile.TemporaryDirectory(prefix="fabemu-") as folder:
+        path = Path(folder) / "export"
+        result = write(path)
+        with streaming(), open(path, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        return result
 
 
 def _contents(capture: Capture) -> str:
@@ -198,7 +225,9 @@ def _contents(capture: Capture) -> str:
     "  fabemu export goal scenario.toml --set workload.0.size=1MB | head",
 )
 @click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.  [default: stdout]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write; - for standard output.  [default: -]"
+)
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )
@@ -220,6 +249,8 @@ def goal(
     from fabemu.export.output import replacing
     from fabemu.workload.goal_export import goal_text
 
+    if output == _STDOUT:
+        output = None
     if output is not None and output.exists() and not force:
         raise OutputError(f"{output}: exists already; choose another -o or overwrite with --force")
     loaded, compiled = load(scenario, overrides, seed=seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,8 +58,10 @@ def _write(path: Path, table: str, file: BinaryIO) -> int:
     ]
     schema = pa.schema([pa.field(column.name, kind) for column, kind in zip(columns, kinds, strict=True)])
     rows = 0
+    batches = iter(read_batches(path))
+    first = next(batches, None)  # before the names of the columns go out: the table may be damaged
     with csv.CSVWriter(file, schema) as writer:
-        for batch in read_batches(path):
+        for batch in chain(() if first is None else (first,), batches):
             if not len(batch):
                 continue
             arrays = [batch.column(column.name) for column in columns]

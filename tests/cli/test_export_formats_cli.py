@@ -58,7 +58,7 @@ def test_standard_output_is_no_file_of_that_name(run_directory, tmp_path):
     done = export(tmp_path, "goal", run_directory / "scenario.toml", "-o", "-")
     assert done.returncode == 0 and "num_ranks 3" in done.stdout
     done = export(tmp_path, "hpcc", run_directory, "-o", "-")
-    assert (done.returncode, done.stdout) == (2, "") and "-: these are two files" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "") and "- is no standard input or output here" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

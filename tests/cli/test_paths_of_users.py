@@ -2,10 +2,13 @@
 
 import os
 
+import click
 import pytest
 
 import fabemu
 from fabemu.cli import main
+from fabemu.cli.path import UserPath
+from tests.cli.test_advice import LEAVES
 from tests.small import SMALL
 
 NAME = "n" * 300
@@ -66,3 +69,31 @@ def test_a_path_that_leads_nowhere_is_wrong_input(folder, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["health", "loop/run"])
     assert capsys.readouterr().err.startswith("error: loop/run: ")
+
+
+PATHS = [
+    (words, item) for words, command in LEAVES.items() for item in command.params if isinstance(item.type, click.Path)
+]
+
+
+def test_all_paths_are_taken_alike():
+    assert len(PATHS) > 30 and all(isinstance(item.type, UserPath) for _, item in PATHS)
+
+
+@pytest.mark.parametrize("path", ["", "-"])
+def test_no_path_at_all(path):
+    for words, item in PATHS:
+        if path == "-" and item.type.allow_dash:
+            continue
+        context = click.Context(LEAVES[words])
+        with pytest.raises(click.BadParameter, match="the path is empty" if not path else "no standard input"):
+            item.type_cast_value(context, [path] if item.nargs == -1 else path)
+
+
+def test_an_empty_path_is_not_the_current_directory(capsys):
+    for line in (["run", ""], ["health", ""], ["run", "small.toml", "-o", ""], ["run", "-"]):
+        with pytest.raises(SystemExit) as ended:
+            main(line)
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out) == (2, "")
+        assert ("the path is empty; is it a variable that is not set?" in err) == ("" in line)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE
+from fabemu.cli.path import UserPath
 from fabemu.cli.whole import Whole
 from fabemu.counted import counted
 
@@ -26,7 +27,7 @@ _MOMENTS = ("arrived_ps", "sent_ps")
     epilog="\b\nExamples:\n  fabemu run scenario.toml --trace budget -o out\n  fabemu budget out --slowest 5\n"
     "  fabemu budget out --op 17",
 )
-@click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN_DIR", type=UserPath())
 @click.option("--op", "ops", multiple=True, type=Whole(0), help="This message (its `op`); repeatable.")
 @click.option("--slowest", type=Whole(1), help="So many messages with the longest completion times.  [default: 10]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")

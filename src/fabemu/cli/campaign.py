@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fabemu.cli.path import UserPath
 from fabemu.cli.progress import bar
 from fabemu.cli.whole import WholeJudgedLater
 from fabemu.counted import counted
@@ -56,7 +57,7 @@ def directory_options(noun: str, suffix: str) -> Callable[[Any], Any]:
             "--out",
             "--output",
             "output",
-            type=click.Path(path_type=Path),
+            type=UserPath(),
             help=f"Directory of the {noun}.  [default: ./NAME.{suffix}]",
         ),
         click.option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_INPUT
+from fabemu.cli.path import UserPath
 from fabemu.cli.run import IGNORE_MEMORY, facts, load, say
 from fabemu.cli.whole import Whole
 from fabemu.counted import counted
@@ -26,7 +27,7 @@ _LINE = 100
 
 
 @click.command("check")
-@click.argument("scenario", type=click.Path(path_type=Path))
+@click.argument("scenario", type=UserPath())
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )
@@ -39,7 +40,7 @@ _LINE = 100
 @click.option(
     "--profiles",
     "lookup",
-    type=click.Path(path_type=Path),
+    type=UserPath(),
     help="The pg_profile_lookup.ini of a SONiC switch, for the profiles that it makes itself.",
 )
 @click.option("--cost", "with_cost", is_flag=True, help="Predict what a run costs: packet hops, memory, traces, time.")

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_WORSE, talk
+from fabemu.cli.path import UserPath
 
 if TYPE_CHECKING:
     from fabemu.comparison import Comparison
     from fabemu.comparison.limits import Verdict
 
-_FILE = click.Path(path_type=Path)
+_FILE = UserPath()
 
 
 @click.command("compare")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN_DIR RUN_DIR...", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, metavar="RUN_DIR RUN_DIR...", type=UserPath())
 @click.option(
     "--fail-over",
     "limits",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from fabemu.cli.import_ import calc_unit_ps
+from fabemu.cli.path import UserPath
 from fabemu.cli.signals import Stoppable
 from fabemu.cli.streams import streaming
 from fabemu.cli.whole import SEED, Whole
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from fabemu.export import Capture, Timeline
 
 _T = TypeVar("_T")
-_FILE = click.Path(path_type=Path)
+_FILE = UserPath()
+_OUTPUT = UserPath(stdout=True)
 _STDOUT = Path("-")
 _RUN = click.argument("run", metavar="RUN_DIR", type=_FILE)
 _FORCE = click.option("--force", is_flag=True, help="Replace an existing file.")
@@ -56,7 +58,7 @@ def _default(run: Path, ending: str) -> Path:
     "  fabemu export pcapng victim.run --host h4 --snaplen 128",
 )
 @_RUN
-@click.option("-o", "--output", type=_FILE, help="File to write; - for standard output.  [default: NAME.pcapng]")
+@click.option("-o", "--output", type=_OUTPUT, help="File to write; - for standard output.  [default: NAME.pcapng]")
 @click.option(
     "--port",
     "ports",
@@ -124,7 +126,7 @@ def pcapng(
     "  fabemu export perfetto victim.run --from 10us --to 50us -o part.json",
 )
 @_RUN
-@click.option("-o", "--output", type=_FILE, help="File to write; - for standard output.  [default: NAME.json]")
+@click.option("-o", "--output", type=_OUTPUT, help="File to write; - for standard output.  [default: NAME.json]")
 @click.option("--from", "from_ps", metavar="TIME", callback=_time, help="Only what goes on after this time.")
 @click.option("--to", "to_ps", metavar="TIME", callback=_time, help="Only what began before this time.")
 @_FORCE
@@ -157,7 +159,7 @@ def perfetto(run: Path, output: Path | None, from_ps: int | None, to_ps: int | N
 @click.option(
     "-o",
     "--output",
-    type=_FILE,
+    type=_OUTPUT,
     help="File to write; - for standard output.  [default: TABLE.csv]",
 )
 @_FORCE
@@ -190,11 +192,8 @@ def hpcc(run: Path, output: Path | None, force: bool) -> None:
 
     The path of the directory goes to stdout, what is in the files to stderr.
     """
-    from fabemu.errors import OutputError
     from fabemu.export import export_hpcc
 
-    if output == _STDOUT:
-        raise OutputError("-: these are two files, which standard output cannot take; give a directory with -o")
     files = export_hpcc(run, output if output is not None else _default(run, "-hpcc"), force=force)
     click.echo(f"{counted(files.flows, 'message')}, {files.frames:,} pauses and ends of pauses", err=True)
     for note in files.notes:
@@ -224,10 +223,8 @@ def _contents(capture: Capture) -> str:
     epilog="\b\nExamples:\n  fabemu export goal scenario.toml -o scenario.goal\n"
     "  fabemu export goal scenario.toml --set workload.0.size=1MB | head",
 )
-@click.argument("scenario", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File to write; - for standard output.  [default: -]"
-)
+@click.argument("scenario", type=UserPath())
+@click.option("-o", "--output", type=_OUTPUT, help="File to write; - for standard output.  [default: -]")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_WORSE, talk
+from fabemu.cli.path import UserPath
 from fabemu.counted import counted
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _SHOWN = 12
     epilog="\b\nExamples:\n  fabemu health scenario.run\n  fabemu health scenario.run --threshold pause_share=0.2\n"
     "  fabemu health scenario.run --fail-on critical\n  fabemu explain FH101",
 )
-@click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN_DIR", type=UserPath())
 @click.option(
     "--threshold",
     "settings",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fabemu.cli.path import UserPath
 from fabemu.cli.signals import Stoppable
 from fabemu.errors import InputError
 from fabemu.importers.goal_scenario import import_goal
@@ -30,7 +31,7 @@ def calc_unit_ps(_: click.Context, __: click.Parameter, value: str) -> int:
     return unit_ps
 
 
-_FILE = click.Path(path_type=Path)
+_FILE = UserPath()
 
 
 @import_group.command(

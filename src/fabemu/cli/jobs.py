@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
+from fabemu.cli.path import UserPath
 from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 from fabemu.cli.whole import SEED
@@ -29,7 +30,7 @@ _COLUMNS: tuple[tuple[str, int], ...] = (
 
 
 @click.command("jobs", cls=Simulating)
-@click.argument("scenario", type=click.Path(path_type=Path))
+@click.argument("scenario", type=UserPath())
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
+from fabemu.cli.path import UserPath
 from fabemu.cli.run import load, say_findings
 from fabemu.cli.signals import Signals
 from fabemu.cli.streams import streaming
@@ -45,7 +46,7 @@ def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 
 
 @click.command("perf", cls=Simulating)
-@click.argument("scenario", type=click.Path(path_type=Path))
+@click.argument("scenario", type=UserPath())
 @click.option("--collective", metavar="NAME", help="all-reduce, all-gather, ...  [default: as the scenario's]")
 @click.option(
     "--algorithm", metavar="NAME", help="ring, tree, hierarchical, ...  [default: as the scenario's, or auto]"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fabemu.cli.path import UserPath
+
 if TYPE_CHECKING:
     from fabemu.result import Run
 
@@ -17,10 +19,8 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  fabemu report victim.run\n  fabemu report victim.run -o page.html --force\n"
     "  fabemu report victim.run --text\n  fabemu report victim.run --png storm-tree -o storm.png",
 )
-@click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File to write.  [default: NAME.html or NAME-FIGURE.png]"
-)
+@click.argument("run", metavar="RUN_DIR", type=UserPath())
+@click.option("-o", "--output", type=UserPath(), help="File to write.  [default: NAME.html or NAME-FIGURE.png]")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--text", "text_only", is_flag=True, help="Only the answer, no page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")

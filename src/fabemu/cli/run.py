@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fabemu.cli import EXIT_FINE, EXIT_UNFINISHED, Simulating
+from fabemu.cli.path import UserPath
 from fabemu.cli.signals import Signals
 from fabemu.cli.whole import SEED, THREADS
 from fabemu.counted import counted
@@ -44,8 +45,8 @@ def _checked_threads(_: click.Context, __: click.Parameter, value: int | None) -
 
 
 @click.command("run", cls=Simulating)
-@click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Run directory.  [default: ./NAME.run]")
+@click.argument("scenario", type=UserPath())
+@click.option("-o", "--output", type=UserPath(), help="Run directory.  [default: ./NAME.run]")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY.PATH=VALUE", help="Change a value of the scenario; repeatable."
 )

@@ -17,6 +17,7 @@ from fabemu.cli.campaign import (
     say_warning,
     seeds_option,
 )
+from fabemu.cli.path import UserPath
 from fabemu.cli.signals import Signals
 from fabemu.cli.whole import SEED, WholeJudgedLater
 from fabemu.counted import counted
@@ -30,7 +31,7 @@ _MANY_POINTS = 1000  # which take seconds to validate
 
 
 @click.command("sweep", cls=Simulating)
-@click.argument("scenario", type=click.Path(path_type=Path))
+@click.argument("scenario", type=UserPath())
 @click.option(
     "--set",
     "settings",
@@ -64,7 +65,7 @@ _MANY_POINTS = 1000  # which take seconds to validate
 )
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=UserPath(folder=False),
     metavar="FILE.png",
     help="Draw the objective over one or two parameters, or two objectives against each other.",
 )

@@ -17,6 +17,7 @@ from fabemu.cli.campaign import (
     say_warning,
     seeds_option,
 )
+from fabemu.cli.path import UserPath
 from fabemu.cli.signals import Signals
 from fabemu.cli.whole import WholeJudgedLater
 from fabemu.counted import counted
@@ -28,7 +29,7 @@ _TRIALS_MAX, _SAMPLER_SEEDS = 10_000, 2**32  # those of sweeps.study, without it
 
 
 @click.command("tune", cls=Simulating)
-@click.argument("scenario", type=click.Path(path_type=Path))
+@click.argument("scenario", type=UserPath())
 @click.option(
     "--set",
     "settings",

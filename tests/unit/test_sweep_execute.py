@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -321,6 +322,19 @@ def test_what_is_no_sweep_is_left_alone(tmp_path):
         work(tmp_path / "mine" / "thesis.txt", Workers())
     with pytest.raises(OutputError, match="the sweep cannot be written: Not a directory"):
         work(tmp_path / "mine" / "thesis.txt" / "s", Workers())
+
+
+@pytest.mark.parametrize("place", ["inner", "runs/inner", "results/a/b"])
+def test_a_sweep_in_another_is_refused(tmp_path, monkeypatch, place):
+    work(tmp_path / "s", Workers())
+    before = sorted(tmp_path.rglob("*"))
+    for force in (False, True):
+        with pytest.raises(OutputError, match=f"{place}: lies in another sweep, .*/s; choose a directory outside it"):
+            work(tmp_path / "s" / place, Workers(), force=force)
+    monkeypatch.chdir(tmp_path / "s")  # where the name alone does not say it
+    with pytest.raises(OutputError, match="inner: lies in another sweep, "):
+        work(Path("inner"), Workers())
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_two_processes_do_not_write_one_sweep(tmp_path):

@@ -182,6 +182,7 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
     OutputError
         The path holds another sweep, anything else, cannot be written, or another process is writing it.
     """
+    _refuse_nesting(path)
     with _writable(path):
         made = [folder for folder in (*reversed(path.parents), path) if not folder.exists()]
         try:
@@ -288,6 +289,13 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return info if isinstance(info, dict) and isinstance(info.get(_MARK), int) else None
+
+
+def _refuse_nesting(path: Path) -> None:
+    """Raise OutputError for a directory inside another sweep: `force` of that one, or its clean-up, would take both."""
+    for outer in Path(os.path.realpath(path)).parents:
+        if _read(outer) is not None:
+            raise OutputError(f"{path}: lies in another sweep, {outer}; choose a directory outside it with --out")
 
 
 def _remove(path: Path, made: Sequence[Path]) -> None:

@@ -311,6 +311,10 @@ def test_force_begins_the_same_sweep_anew(tmp_path):
     assert len(workers.attempts) == 16
 
 
+def no_workers(left):
+    raise MachineError("no workers")
+
+
 def test_what_is_no_sweep_is_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")
@@ -322,6 +326,31 @@ def test_what_is_no_sweep_is_left_alone(tmp_path):
         work(tmp_path / "mine" / "thesis.txt", Workers())
     with pytest.raises(OutputError, match="the sweep cannot be written: Not a directory"):
         work(tmp_path / "mine" / "thesis.txt" / "s", Workers())
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fabemu_sweep": "x"}', "{}"])
+def test_a_damaged_sweep_file_beside_a_whole_journal(tmp_path, content):
+    work(tmp_path / "s", Workers())
+    target = tmp_path / "s" / "sweep.json"
+    whole, before = target.read_text(), parts(tmp_path / "s")
+    target.write_text(content)
+    said = (
+        r"s/sweep.json: the file is damaged, and without it journal.jsonl does not say which sweep it is of: put a copy"
+    )
+    with pytest.raises(OutputError, match=f"{said} of it back, begin the sweep anew with --force, or choose another"):
+        work(tmp_path / "s", Workers())
+    with pytest.raises(InputError, match=said):
+        fabemu.load_sweep(tmp_path / "s")
+    target.write_text(whole)
+    workers = Workers()
+    work(tmp_path / "s", workers)
+    assert not workers.attempts and parts(tmp_path / "s") == before
+    target.write_text(content)
+    with pytest.raises(MachineError, match="no workers"):
+        Execution(planned(), tmp_path / "s", force=True).run(no_workers)
+    assert target.read_text() == content  # as it was found
+    _, sweep = work(tmp_path / "s", workers, force=True)
+    assert len(workers.attempts) == 16 and sweep.info["status"] == "finished"
 
 
 @pytest.mark.parametrize("place", ["inner", "runs/inner", "results/a/b"])

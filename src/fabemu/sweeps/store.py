@@ -192,7 +192,12 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
             raise
         is_old = any(path.iterdir())
         found = _read(path) if is_old else None
-        if is_old and found is None:
+        damage = _damage(path) if is_old and found is None else None
+        if damage is not None and not force:
+            raise OutputError(
+                f"{damage}: put a copy of it back, begin the sweep anew with --force, or choose another with --out"
+            )
+        if is_old and found is None and damage is None:
             raise OutputError(
                 f"{path}: is not empty and not a sweep of fabemu, so it is left alone; choose another with --out"
             )
@@ -202,7 +207,7 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
                 "replace it with --force, or choose another with --out"
             )
         whole = {_MARK: FORMAT_VERSION, **info}
-        if found is None:
+        if found is None and damage is None:
             # The mark comes first: a directory with anything else but no mark is not ours.
             text = json.dumps(whole | {"status": "running"}, ensure_ascii=False)
             try:
@@ -212,7 +217,7 @@ def open_directory(path: Path, info: Mapping[str, Any], *, force: bool = False) 
                 raise
         journal = open(path / JOURNAL, "a+b")  # noqa: SIM115, closed by SweepDirectory.close
         _lock(journal, path)
-        return SweepDirectory(path, whole, journal, is_new=found is None, made=made, force=force)
+        return SweepDirectory(path, whole, journal, is_new=found is None and damage is None, made=made, force=force)
 
 
 @contextlib.contextmanager
@@ -234,10 +239,13 @@ def read_sweep_info(path: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If `path` is not the directory of a sweep, or of a newer fabemu.
+        If `path` is not the directory of a sweep, a damaged one, or of a newer fabemu.
     """
     info = _read(path)
     if info is None:
+        damage = _damage(path)
+        if damage is not None:
+            raise InputError(f"{damage}: put a copy of it back, or begin the sweep anew with --force")
         what = "is not a sweep" if path.exists() else "does not exist"
         raise InputError(f"{path}: {what}; a sweep is a directory that `fabemu sweep` wrote")
     if info[_MARK] > FORMAT_VERSION:
@@ -289,6 +297,14 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return info if isinstance(info, dict) and isinstance(info.get(_MARK), int) else None
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with the ``sweep.json`` of a directory that has the journal of a sweep; None if nothing is."""
+    target, journal = path / SWEEP_FILE, path / JOURNAL
+    if not journal.is_file() or not target.is_file() or _read(path) is not None:
+        return None
+    return f"{target}: the file is damaged, and without it {JOURNAL} does not say which sweep it is of"
 
 
 def _refuse_nesting(path: Path) -> None:

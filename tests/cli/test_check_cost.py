@@ -66,6 +66,8 @@ def test_cost_as_text(small):
     assert done.returncode == 0, done.stderr
     for word in ("packet hops", "events", "simulated", "memory", "traces", "CPU time", "as measured here", "there is"):
         assert word in done.stdout
+    assert "under 0.1 s of CPU time, without traces: at " in done.stdout
+    assert "measured here for under 0.1 s from" in done.stdout and " 0.0 s " not in done.stdout
     assert "a run costs" not in command("check", small).stdout
 
 
@@ -86,6 +88,7 @@ def test_cost_as_json_is_what_then_happens(small, tmp_path):
         "speed",
     }
     assert cost["speed"]["packet_hops_per_cpu_second"] > 0
+    assert 0 < cost["cpu_seconds"]["low"] <= cost["cpu_seconds"]["value"] < 0.1
     assert cost["packet_hops"]["low"] <= cost["packet_hops"]["value"] <= cost["packet_hops"]["high"]
     assert command("run", small, "-q", "-o", str(tmp_path / "out")).returncode == 0
     info = json.loads((tmp_path / "out" / "run.json").read_text())

@@ -6,6 +6,7 @@ import json
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -221,6 +222,23 @@ def test_text_says_what_time_is_based_on():
     assert "as measured here" in text and "there is 1.0 GB (this machine)" in text
     text = str(CostHere(cost, None, None))
     assert "nothing was tried out" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1e-7, "under 0.1 s of CPU time, without"),
+        (0.099, "under 0.1 s of CPU time ("),
+        (0.14, "0.1 s of CPU time ("),
+        (9.94, "9.9 s of CPU time ("),
+        (12.3, "12 s of CPU time ("),
+    ],
+)
+def test_no_run_takes_no_time(seconds, text):
+    cost = estimate_cost(compile_plan(scenario()), ("flows",))
+    rate = cost.packet_hops.value / seconds
+    here = CostHere(cost, None, SimpleNamespace(packet_hops=1, cpu_seconds=0.0, hops_per_cpu_second=rate))
+    assert f"time         {text}" in str(here) and "measured here for under 0.1 s from" in str(here)
 
 
 def test_sizes_as_text():

@@ -12,6 +12,9 @@ from fabemu.counted import counted
 from fabemu.deferred import dataclass
 from fabemu.report import duration_text, time_text
 
+_SHORT_SECONDS = 0.1  # below, start-up takes longer
+_TENTHS_SECONDS = 9.95  # below, tenths are told
+
 
 class Measured(Protocol):
     """A speed that was measured, see `fabemu.simulate.Speed`."""
@@ -63,11 +66,11 @@ class CostHere:
         found["speed"] = None
         if self.speed is not None and self.seconds is not None:
             seconds = self.seconds
-            found["cpu_seconds"] = {name: round(getattr(seconds, name), 3) for name in ("value", "low", "high")}
+            found["cpu_seconds"] = {name: round(getattr(seconds, name), 6) for name in ("value", "low", "high")}
             found["speed"] = {
                 "packet_hops_per_cpu_second": round(self.speed.hops_per_cpu_second),
                 "measured_packet_hops": self.speed.packet_hops,
-                "measured_cpu_seconds": round(self.speed.cpu_seconds, 3),
+                "measured_cpu_seconds": round(self.speed.cpu_seconds, 6),
             }
         return found
 
@@ -107,11 +110,19 @@ class CostHere:
         if self.speed is None or self.seconds is None:
             return "not known: nothing was tried out"
         seconds = self.seconds
-        value, low, high = (duration_text(item) for item in (seconds.value, seconds.low, seconds.high))
+        value, low, high = (_seconds_text(item) for item in (seconds.value, seconds.low, seconds.high))
+        between = f" ({low} to {high})" if seconds.high >= _SHORT_SECONDS else ""
         return (
-            f"{value} of CPU time ({low} to {high}), without traces: at {_about(self.speed.hops_per_cpu_second)} "
-            f"packet hops/s, as measured here for {self.speed.cpu_seconds:.1f} s from the beginning of this run"
+            f"{value} of CPU time{between}, without traces: at {_about(self.speed.hops_per_cpu_second)} packet hops/s, "
+            f"as measured here for {_seconds_text(self.speed.cpu_seconds)} from the beginning of this run"
         )
+
+
+def _seconds_text(seconds: float) -> str:
+    """A time of a run or a part of it; no run takes none."""
+    if seconds < _SHORT_SECONDS:
+        return f"under {_SHORT_SECONDS} s"
+    return f"{seconds:.1f} s" if seconds < _TENTHS_SECONDS else duration_text(seconds)
 
 
 def _range_text(estimate: Estimate) -> str:

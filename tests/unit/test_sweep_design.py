@@ -93,6 +93,17 @@ def test_half_a_range_is_no_value(text):
     assert str(error.value).startswith(f"--set a.b={text}: a range has a number at either end: write a.b=low..high")
 
 
+@pytest.mark.parametrize("text", ["1MiB..", "..4MiB", " 1/8.. ", "1..:log", "nan..2", "..inf"])
+def test_half_a_range_from_python_is_refused(text):
+    with pytest.raises(InputError) as error:
+        parameters_of({"a.b": text})
+    assert str(error.value) == (
+        f'a.b = "{text}": a range has a number at either end: write "low..high", such as "1/8..2" or '
+        f'"4MiB..32MiB:log"; a text is given as a list, ["{text}"]'
+    )
+    assert parameters_of({"a.b": [text]})[1][0].values == (text,)
+
+
 @pytest.mark.parametrize("text", ["../1.csv", "2026/../x.csv", "..", "a..b", '"1.."', "'..1'", "1.5", "1..x", "..x"])
 def test_a_text_with_dots_may_be_a_value(text):
     assert read_settings([f"a.b={text}"]) == ([f"a.b={text}"], [])

@@ -15,6 +15,7 @@ _RANGE = re.compile(r"([+-]?\d.*?)\s*\.\.\s*([+-]?\d.*?)\s*(:log)?", re.DOTALL)
 # What can only be meant as a range: one end is missing, or no finite number.
 _END = r"[+-]?(?:\d|nan|inf)[^\"']*?"
 _LIKE_RANGE = re.compile(rf"(?:{_END}\s*\.\.\s*(?:{_END})?|\.\.\s*{_END})(?:\s*:log)?", re.DOTALL)
+_TWO_ENDS = "a range has a number at either end"
 _OPEN, _CLOSE = "[{", "]}"
 
 
@@ -68,8 +69,8 @@ def read_settings(options: list[str]) -> tuple[list[str], list[Parameter]]:
         found = _range(key, text)
         if found is None and _LIKE_RANGE.fullmatch(text):
             raise InputError(
-                f"--set {option}: a range has a number at either end: write {key}=low..high, such as 1/8..2 or "
-                "4MiB..32MiB:log; a text is written in quotes"
+                f"--set {option}: {_TWO_ENDS}: write {key}=low..high, such as 1/8..2 or 4MiB..32MiB:log; a text is "
+                "written in quotes"
             )
         if text.startswith("["):
             parameters.append(_checked(Parameter(key, tuple(_elements(option, text))), f"--set {option}"))
@@ -90,6 +91,11 @@ def parameters_of(settings: Mapping[str, Any]) -> tuple[list[str], list[Paramete
         if isinstance(value, list | tuple):
             values = tuple(list(item) if isinstance(item, tuple) else item for item in value)
             parameters.append(_checked(Parameter(key, values), key))
+        elif isinstance(value, str) and found is None and _LIKE_RANGE.fullmatch(value.strip()):
+            raise InputError(
+                f'{key} = {toml_value(value)}: {_TWO_ENDS}: write "low..high", such as "1/8..2" or '
+                f'"4MiB..32MiB:log"; a text is given as a list, [{toml_value(value)}]'
+            )
         elif found is not None:
             parameters.append(found)
         else:

@@ -220,6 +220,9 @@ def test_busiest_links_add_classes_before_the_peak(tmp_path):
         ("p1", 75 / 400, 0.625),
     ]
     assert utilisation.busiest_links(table(tmp_path, "ports", [])) == []
+    over = [row(0, 0, 1, 1.004), row(0, 100, 1, 1.0)]  # the last frame of an interval reaches beyond it
+    (link,) = utilisation.busiest_links(table(tmp_path, "ports", over), end_ps=200)
+    assert (link.mean_utilisation, link.peak_utilisation) == (1.0, 1.0)
 
 
 def test_a_run_may_end_before_its_last_interval(tmp_path):

@@ -33,8 +33,8 @@ class LinkLoad:
     node: str
     peer: str
     bytes: int
-    mean_utilisation: float  # over the whole run
-    peak_utilisation: float  # in the busiest sampling interval; in what there was of it if there is only one
+    mean_utilisation: float  # 0..1, over the whole run
+    peak_utilisation: float  # 0..1, in the busiest sampling interval; in what there was of it if there is only one
     queue_max_bytes: int  # longest queue of one class
     paused_ps: int  # sum over classes
     marks: int
@@ -73,6 +73,8 @@ def busiest_links(ports: pa.Table, end_ps: int | None = None, limit: int = 10) -
     cells, cell = np.unique(port * len(intervals) + interval, return_inverse=True)
     peak = np.zeros(count)
     np.maximum.at(peak, cells // len(intervals), np.bincount(cell, utilisation))
+    # A frame counts whole where it began: the last one of a full interval reaches beyond its end.
+    peak = np.minimum(peak, 1.0)
 
     def sums(name: str) -> np.ndarray:
         result = np.zeros(count, np.int64)
@@ -91,7 +93,7 @@ def busiest_links(ports: pa.Table, end_ps: int | None = None, limit: int = 10) -
             node=node_names[node_of[index]],
             peer=node_names[peer_of[index]],
             bytes=int(carried[index]),
-            mean_utilisation=float(busy_ps[index] / span_ps),
+            mean_utilisation=min(float(busy_ps[index] / span_ps), 1.0),
             peak_utilisation=float(peak[index]),
             queue_max_bytes=int(queue_max[index]),
             paused_ps=int(paused_ps[index]),

@@ -9,6 +9,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fabemu
@@ -472,11 +474,29 @@ def test_what_cannot_be_loaded(tmp_path, name, message):
         fabemu.load_sweep(tmp_path / name)
 
 
-def test_results_that_are_damaged_are_an_error(tmp_path):
+@pytest.mark.parametrize("folder", ["results", "costs"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("part-00000.parquet", b"nothing"),
+        ("part-00007.parquet", b""),
+        ("part-00007.parquet", None),  # of another sweep
+    ],
+)
+def test_a_part_that_is_damaged_is_named(tmp_path, folder, name, content):
     work(tmp_path / "s", Workers())
-    (tmp_path / "s" / "results" / "part-00000.parquet").write_bytes(b"nothing")
-    with pytest.raises(InputError, match="cannot be read"):
-        _ = fabemu.load_sweep(tmp_path / "s").table
+    path = tmp_path / "s" / folder / name
+    if content is None:
+        pq.write_table(pa.table({"point": [7]}), path)
+    else:
+        path.write_bytes(content)
+    sweep = fabemu.load_sweep(tmp_path / "s")
+    with pytest.raises(InputError, match=f"s/{folder}/{name}: cannot be read .*; remove it and give the command"):
+        _ = sweep.table if folder == "results" else sweep.costs
+    path.unlink()
+    workers = Workers()
+    _, sweep = work(tmp_path / "s", workers)
+    assert not workers.attempts and (sweep.table.num_rows, sweep.costs.num_rows) == (24, 24)
 
 
 def test_wrong_numbers_are_refused(tmp_path):

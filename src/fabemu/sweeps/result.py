@@ -199,14 +199,23 @@ class Sweep:
         import pyarrow.parquet as pq
 
         path = self.directory / folder
-        try:
-            files = [pa.OSFile(os.fsencode(file)) for file in sorted(path.glob("part-*.parquet"))]  # of any bytes
-            if not files:
-                raise InputError(f"{path}: holds no results yet")
-            # By this thread alone: Arrow's pools take room in the address space that a small table is not worth.
-            return pa.concat_tables(pq.ParquetFile(file, pre_buffer=False).read(use_threads=False) for file in files)
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: cannot be read: {error}") from error
+        files = sorted(path.glob("part-*.parquet"))
+        if not files:
+            raise InputError(f"{path}: holds no results yet")
+        parts: list[pa.Table] = []
+        for file in files:
+            try:
+                source = pa.OSFile(os.fsencode(file))  # of any bytes
+                # By this thread alone: Arrow's pools take room in the address space that a small table is not worth.
+                parts.append(pq.ParquetFile(source, pre_buffer=False).read(use_threads=False))
+                if not parts[0].schema.equals(parts[-1].schema):
+                    raise pa.ArrowInvalid("it has other columns")
+            except (OSError, pa.ArrowException) as error:
+                raise InputError(
+                    f"{file}: cannot be read ({error}); remove it and give the command of the sweep again: what "
+                    "belongs to it is written anew from the journal"
+                ) from error
+        return pa.concat_tables(parts)
 
 
 def _with(figures: Sequence[str]) -> tuple[str, ...]:

@@ -508,6 +508,14 @@ def test_wrong_numbers_are_refused(tmp_path):
         check_figure("slowdown.p98")
 
 
+@pytest.mark.parametrize("call", [fabemu.sweep, fabemu.tune])
+def test_a_keyword_that_is_none_is_refused(tmp_path, call):
+    said = rf"^{call.__name__}\(\) got an unexpected keyword argument 'job'; did you mean 'jobs'\?$"
+    with pytest.raises(TypeError, match=said):
+        call(SMALL, {"switch.buffer": ["4MiB", "8MiB"]}, tmp_path / "s", job=1)
+    assert not list(tmp_path.iterdir())
+
+
 # One run.
 
 

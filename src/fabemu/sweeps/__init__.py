@@ -93,6 +93,7 @@ def sweep(
     MachineError
         If no worker can be had, or the directory cannot be written.
     """
+    _refuse_unknown(work, "sweep")
     common, parameters = parameters_of(settings)
     plan = plan_sweep(scenario, common, parameters, seeds=seeds, design=design, points=points, design_seed=design_seed)
     path = Path(output) if output is not None else default_directory(plan.name)
@@ -146,6 +147,7 @@ def tune(
     """
     from fabemu.sweeps.study import Study, read_aim
 
+    _refuse_unknown(work, "tune")
     common, parameters = parameters_of(settings)
     aim = read_aim(minimize, maximize, limits)
     execution: Execution
@@ -155,6 +157,17 @@ def tune(
     execution = study_execution(study, path, **_session(work))
     execution.run(hire, work.get("progress"), lambda: study.more(execution.outcomes))
     return load_sweep(path)
+
+
+def _refuse_unknown(work: Mapping[str, Any], name: str) -> None:
+    """Raise TypeError, as Python does, for a keyword that is none: `Work` tells type checkers only."""
+    import difflib
+
+    for key in work:
+        if key not in Work.__annotations__:
+            near = difflib.get_close_matches(key, Work.__annotations__, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{name}() got an unexpected keyword argument {key!r}{hint}")
 
 
 def _hiring(plan: Callable[[], SweepPlan], work: Work) -> Callable[[int], Workers]:

@@ -207,9 +207,10 @@ def read_info(path: Path) -> dict[str, Any]:
         info = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: is not a run directory: it has no {RUN_FILE}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path / RUN_FILE}: cannot be read: {reason}") from error
+    except OSError as error:
+        raise InputError(f"{path / RUN_FILE}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(f"{path / RUN_FILE}: the file is damaged ({error}); run the scenario again") from error
     if not isinstance(info, dict) or not isinstance(info.get(_MARK), int):
         raise InputError(f"{path / RUN_FILE}: is not the {RUN_FILE} of a fabemu run")
     if info[_MARK] > FORMAT_VERSION:
@@ -245,7 +246,12 @@ def _clear(path: Path, *, force: bool, keep: Iterable[Path]) -> None:
         return
     try:
         read_info(path)
-    except InputError:
+    except InputError as error:
+        if (path / RUN_FILE).exists():
+            raise OutputError(
+                f"{path}: is not a run directory of fabemu, or its {RUN_FILE} is damaged, so it is left alone; remove "
+                "it, or choose another with -o"
+            ) from error
         raise OutputError(
             f"{path}: is not empty and not a run directory of fabemu, so it is left alone; choose another with -o"
         ) from None

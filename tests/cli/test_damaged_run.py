@@ -108,6 +108,20 @@ def test_every_reader_says_what_is_damaged(made, capsys, line, key, value, messa
     assert err.endswith(": the file is damaged; run the scenario again\n") and err.count("\n") == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"# README", b"\xff\xfe"])
+def test_a_run_file_that_is_no_json(made, capsys, content):
+    made.write_bytes(content)
+    for line in COMMANDS:
+        code, out, err = command(capsys, line)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("error: made.run/run.json: the file is damaged (") and err.endswith("scenario again\n")
+    (made.parents[1] / "small.toml").write_text(SMALL)
+    for line in ("run small.toml -q -o made.run", "run small.toml -q -o made.run --force"):
+        code, _, err = command(capsys, line)
+        assert code == 2 and "made.run: is not a run directory of fabemu, or its run.json is damaged, so it is" in err
+    assert made.read_bytes() == content
+
+
 def test_a_damaged_run_can_be_replaced(made, capsys):
     made.write_text(json.dumps({**json.loads(made.read_text()), "totals": 5}))
     (made.parents[1] / "small.toml").write_text(SMALL)

@@ -63,9 +63,12 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give them back."""
+        """Give them back, but for SIGHUP if one came: the rest of the same must not kill what ends in good order."""
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            is_over = number == signal.SIGHUP and (
+                self.exit_code == EXIT_HUNG_UP or signal.getsignal(number) == signal.SIG_IGN
+            )
+            signal.signal(number, signal.SIG_IGN if is_over else handler)  # type: ignore[arg-type]
 
     def _receive(self, number: int, _: FrameType | None) -> None:
         name = signal.Signals(number)

@@ -21,6 +21,9 @@ from fabemu.trace import NONE, TABLES, Column, arrow_type, is_dictionary, table_
 
 _NUMBERED_BY_CORE = ("ports", "pauses")
 """Tables whose names are numbers of ports and what belongs to them, as the core has them: none is out of range."""
+_LZ4_LEVELS = {"pauses": -1000}
+"""Below 0, how readily LZ4 gives up on what does not repeat, as times of pauses never do: they take a quarter of the
+CPU time, and half as many bytes again. Other tables would become two or three times as large."""
 _BUFFER_BYTES = 524288  # of small pieces, before they are written
 
 
@@ -64,14 +67,17 @@ class TableWriter:
         types = {column.name: (_held_type(column), column.nullable) for column in TABLES[table].columns}
         self._batch = Batch(types, TABLES[table].batch_rows, NONE)
         # Columns of full batches in which nothing is null: Arrow sees the memory of the batch, whatever rows it holds;
-        # of truth values, which it packs, it has a copy.
+        # of truth values, which it packs, it has a copy. A table that has no others is one thing to Arrow.
         self._whole: dict[str, pa.Array] = {}
+        self._whole_batch: pa.RecordBatch | None = None
+        self._may_be_null = any(nullable for _, nullable in types.values())
         self._streams: list[pa.NativeFile] = []  # the file, and what gathers small pieces before it
         try:
             self._streams.append(pa.OSFile(os.fsencode(self.path), "wb"))
             self._streams.append(pa.BufferedOutputStream(self._streams[0], _BUFFER_BYTES))
             self._out = self._streams[1]
-            options = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+            codec = pa.Codec("lz4", compression_level=_LZ4_LEVELS.get(table))
+            options = ipc.IpcWriteOptions(compression=codec, use_threads=False)
             self._writer = ipc.new_file(self._out, self._schema, options=options)
             # Dictionaries go out with the first batch: an empty one makes the file readable from its start.
             self._write({name: np.empty(0, np.int64) for name in types})
@@ -135,21 +141,29 @@ class TableWriter:
         self._batch.clear()
 
     def _write(self, columns: Mapping[str, np.ndarray]) -> None:
-        arrays = []
-        for name, kind, names in self._columns:
-            null = self._batch.missing(name) if self._batch.rows else None
-            lasts = self._batch.is_full and not pa.types.is_boolean(kind) and (null is None or not null.any())
-            array = self._whole.get(name) if lasts else None
-            if array is None:
-                array = number_array(columns[name], kind if names is None else kind.index_type, null)
-                if names is not None:
-                    array = pa.DictionaryArray.from_arrays(array, names, safe=self._is_checked)
-                if lasts:
-                    self._whole[name] = array
-            arrays.append(array)
-        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        batch = self._whole_batch if self._batch.is_full else None
+        if batch is None:
+            arrays = [self._array(columns, *column) for column in self._columns]
+            batch = pa.record_batch(arrays, schema=self._schema)
+            if self._batch.is_full and len(self._whole) == len(arrays) and not self._may_be_null:
+                self._whole_batch = batch
+        self._writer.write_batch(batch)
         # What a killed run leaves is whole up to here.
         self._out.flush()
+
+    def _array(
+        self, columns: Mapping[str, np.ndarray], name: str, kind: pa.DataType, names: pa.Array | None
+    ) -> pa.Array:
+        null = self._batch.missing(name) if self._batch.rows else None
+        lasts = self._batch.is_full and not pa.types.is_boolean(kind) and (null is None or not null.any())
+        if lasts and name in self._whole:
+            return self._whole[name]
+        array = number_array(columns[name], kind if names is None else kind.index_type, null)
+        if names is not None:
+            array = pa.DictionaryArray.from_arrays(array, names, safe=self._is_checked)
+        if lasts:
+            self._whole[name] = array
+        return array
 
     def _failure(self, error: OSError) -> MachineError:
         # The text of Arrow's errors is about its own calls; the number says what the system meant.

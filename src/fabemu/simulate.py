@@ -24,7 +24,7 @@ import numpy as np
 from fabemu.cost.admission import admit, admit_scenario
 from fabemu.cost.estimate import Cost, estimate_cost
 from fabemu.cost.forecast import Forecast, Outlook
-from fabemu.cost.memory import BUDGET_HOPS
+from fabemu.cost.memory import BUDGET_HOPS, PACKETS_BUDGET_HOPS
 from fabemu.cost.shortage import shortage
 from fabemu.deferred import dataclass
 from fabemu.errors import EngineFault, FabemuError, InputError, MachineError, OutputError, ScenarioError
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 SLICE_PS = 10 * 10**9
 """Simulated time per call of the engine at most, for times in which timers run but no packet moves."""
+
+TRIAL_BUDGET_HOPS = 20_000
+"""Packet hops after which `try_out` looks at the time."""
 
 PROGRESS_SECONDS = 0.1
 _RUNNING, _STOPPED, _DRAINED, _FAULT, _DEADLOCKED = range(5)  # what Engine.run returns
@@ -301,6 +304,7 @@ class Simulation:
             return
         engine = self._engine
         until_ps = self._plan.until_ps
+        budget = min(BUDGET_HOPS, PACKETS_BUDGET_HOPS) if "packets" in self._tables else BUDGET_HOPS
         edge_ps = min(engine.now_ps + interval_ps, FOREVER_PS)
         slice_ps = SLICE_PS
         try:
@@ -310,7 +314,7 @@ class Simulation:
                 if self._stop_signal is None:
                     stop_ps = min(until_ps, edge_ps, engine.now_ps + slice_ps)
                     hops = engine.packet_hops
-                    state = self._threads.run(stop_ps, BUDGET_HOPS)
+                    state = self._threads.run(stop_ps, budget)
                     # While nothing moves, time goes by in ever longer steps.
                     slice_ps = min(2 * slice_ps, FOREVER_PS) if engine.packet_hops == hops else SLICE_PS
                 records = engine.drain(lend=not keep)
@@ -695,7 +699,7 @@ def try_out(compiled: Compiled, *, seconds: float = 0.5) -> Speed | None:
         Of what came after the first tenth, in which rings grow and caches fill; None if nothing moves.
     """
     engine = engine_maker(engine_name(None, compiled.plan))(compiled.plan)
-    until_ps, budget = compiled.plan.until_ps, BUDGET_HOPS // 10
+    until_ps, budget = compiled.plan.until_ps, TRIAL_BUDGET_HOPS
     begun = time.process_time()
     first: tuple[int, float] | None = None
     while True:

@@ -25,6 +25,9 @@ PATIENCE_CALLS = 2, 256
 PATIENCE_SECONDS = 0.05
 """Time of a call after which several threads give up."""
 
+LEARNING_HOPS = 200_000
+"""Packet hops per thread and call at most, as long as it is not known what pays: short runs are to gain by it too."""
+
 HOPS_PER_WINDOW = 64
 """Packet hops in a window below which nothing else is tried: some microseconds of work, the price of a meeting."""
 
@@ -119,6 +122,9 @@ class Threads:
     def run(self, stop_ps: int, budget: int) -> int:
         """Call ``engine.run`` with a budget for each thread, and learn from how long it takes."""
         engine = self._engine
+        step = min(budget, LEARNING_HOPS)
+        if not self._is_settled:
+            budget = step
         hops, windows, begun = engine.packet_hops, engine.windows, self._clock()
         status = engine.run(stop_ps, budget * self.count, PATIENCE_SECONDS)
         seconds, hops = self._clock() - begun, engine.packet_hops - hops
@@ -126,16 +132,22 @@ class Threads:
         if self._most > 1 and status == _RUNNING and seconds > 0:
             windows = (engine.windows - windows) % 2**32
             if self.count > 1 or hops >= max(budget // 2, HOPS_PER_WINDOW * windows):
-                self._learn(hops / seconds)
+                self._learn(hops / seconds, max(1, hops // (step * self.count)))
         return int(status)
 
-    def _learn(self, speed: float) -> None:
+    @property
+    def _is_settled(self) -> bool:
+        """Whether another number of threads has been tried in vain, or cannot be."""
+        return self._most == 1 or (self._before is None and self._patience > PATIENCE_CALLS[0])
+
+    def _learn(self, speed: float, calls: int) -> None:
+        """Take the speed of what might have been so many calls."""
         if self._is_cold:
             # The first call after devices have changed hands fills caches.
             self._is_cold = False
             return
         self._speeds.append(speed)
-        self._calls += 1
+        self._calls += calls
         if self._before is not None:
             if len(self._speeds) == TRIAL_CALLS or speed < 0.5 * self._before[1]:
                 self._judge(*self._before)

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 LIBRARIES_BYTES = 85 * 10**6
 """Resident size of the interpreter with numpy, pyarrow and fabemu, before a scenario (CPython 3.11, Linux x86-64)."""
 
-BUDGET_HOPS = 200_000
+BUDGET_HOPS = 1_000_000
 """Packet hops between two looks at the records of the engine; `fabemu.simulate` steps by it."""
+
+PACKETS_BUDGET_HOPS = 200_000
+"""The same where every hop makes a row."""
 
 USABLE = 0.5
 """Share of a switch's buffer that dynamic thresholds and reserves let queues take, about."""
@@ -225,7 +228,7 @@ def _record_bytes(
         row_bytes = 8 * len(TABLES[table].columns)
         batch = TABLES[table].batch_rows
         # A whole interval is closed at once.
-        drained = {"packets": BUDGET_HOPS, "ports": plan.port_count * plan.class_count}.get(table, batch)
+        drained = {"packets": PACKETS_BUDGET_HOPS, "ports": plan.port_count * plan.class_count}.get(table, batch)
         count = rows.get(table, 0)
         # Collectives and jobs are told of at the end, by no records of the core.
         record_bytes = sizes[record[table]] if table in record else 0

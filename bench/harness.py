@@ -84,10 +84,10 @@ class MeteredEngine:
             self.events = engine.events - self._first_events
         return state
 
-    def drain(self, lend: bool = False) -> Mapping[str, np.ndarray]:
+    def drain(self) -> Mapping[str, np.ndarray]:
         """Take the records."""
         before = cpu_seconds()
-        records: Mapping[str, np.ndarray] = self.engine.drain(lend)
+        records: Mapping[str, np.ndarray] = self.engine.drain()
         if self._warm and self.end_cpu_seconds == 0.0:
             self.drain_cpu_seconds += cpu_seconds() - before
         return records

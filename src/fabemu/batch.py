@@ -67,6 +67,11 @@ class Batch:
         self._make_room(begin + count)
         return self._columns, begin, count
 
+    def room(self) -> tuple[Mapping[str, np.ndarray], int, int]:
+        """The same for as many rows as there may be soon: columns, from which place on, and before which."""
+        columns, begin, count = self.reserve(max(FIRST_ROWS - self.rows, 0) or self._limit)
+        return columns, begin, begin + count
+
     def missing(self, name: str) -> np.ndarray | None:
         """(rows,) bool, which values of a column are not there; None if it has no such."""
         return _missing(self._columns[name][: self.rows], self._none) if self._types[name][1] else None

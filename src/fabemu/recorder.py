@@ -36,6 +36,14 @@ class _Operations(Protocol):
         """See the engine."""
         ...
 
+    def fill_ports(self, columns: Mapping[str, np.ndarray], first: int, end: int) -> None:
+        """See the engine."""
+        ...
+
+    def filled_ports(self) -> int:
+        """See the engine."""
+        ...
+
 
 class Recorder:
     """Writes the tables of one run.
@@ -89,7 +97,6 @@ class Recorder:
         self._op_measured = op_measured
         self._measure = measure
         self._op_ideal_ps = op_ideal_ps
-        self._port_rate_bps = plan.port_rate_bps.astype(np.float64)
         self._ended: list[np.ndarray] = []
         self._ended_count = 0
         # Every look at the engine copies the state of all operations: some twenty looks per run at most.
@@ -110,8 +117,15 @@ class Recorder:
         """Rows written so far, by table."""
         return {table: writer.rows for table, writer in self._writers.items()}
 
+    def expect(self, engine: _Operations) -> None:
+        """Have the engine set rows of ports in their table as they come, until they are recorded."""
+        if "ports" in self._writers:
+            engine.fill_ports(*self._writers["ports"].room())
+
     def record(self, records: Mapping[str, np.ndarray], engine: _Operations) -> None:
         """Take what `Engine.drain` gave."""
+        if "ports" in self._writers:
+            self._writers["ports"].add_set(engine.filled_ports())
         for table, write in (("ports", self._write_ports), ("pauses", self._write_pauses)):
             rows = records.get(table)
             if table in self._writers and rows is not None:
@@ -228,7 +242,7 @@ class Recorder:
 
     def _write_ports(self, rows: np.ndarray, columns: Mapping[str, np.ndarray], first: int) -> None:
         plan = self._plan
-        write_ports(rows, columns, first, plan.port_node, plan.port_peer, self._port_rate_bps)
+        write_ports(rows, columns, first, plan.port_node, plan.port_peer, plan.port_rate_bps)
 
     def _write_pauses(self, rows: np.ndarray, columns: Mapping[str, np.ndarray], first: int) -> None:
         write_pauses(rows, columns, first, self._plan.port_node, self._plan.port_peer)

@@ -242,10 +242,10 @@ class Simulation:
                 self._end_with(error)
             self._forecast = Forecast(cost, self._plan.until_ps)
         shown = time.monotonic()
-        for snapshot, _ in self._steps(FOREVER_PS):
+        for records, _ in self._steps(FOREVER_PS):
             if progress is not None and time.monotonic() - shown >= PROGRESS_SECONDS:
                 shown = time.monotonic()
-                progress(snapshot)
+                progress(self._snapshot(records))
         assert self.run_result is not None
         return self.run_result
 
@@ -269,10 +269,10 @@ class Simulation:
         if interval_ps <= 0:
             raise ValueError("the interval of a step must be above 0")
         parts: list[Mapping[str, np.ndarray]] = []
-        for snapshot, at_edge in self._steps(interval_ps, keep=True):
-            parts.append(snapshot.records)
+        for records, at_edge in self._steps(interval_ps, keep=True):
+            parts.append(records)
             if at_edge:
-                yield replace(snapshot, records=_joined(parts))
+                yield self._snapshot(_joined(parts))
                 parts = []
 
     def close(self) -> Run:
@@ -295,10 +295,10 @@ class Simulation:
         elif not self._ended:
             self._fail("failed", MachineError(f"left by {kind.__name__}"))
 
-    def _steps(self, interval_ps: int, *, keep: bool = False) -> Iterator[tuple[Snapshot, bool]]:
-        """Step the engine; say whether the end of an interval, or of the run, is reached.
+    def _steps(self, interval_ps: int, *, keep: bool = False) -> Iterator[tuple[Mapping[str, np.ndarray], bool]]:
+        """Step the engine; yield records, and whether the end of an interval, or of the run, is reached.
 
-        The last snapshot comes after the run directory is complete. Only if records are to be kept are any in it.
+        The last time the run directory is complete. The records are empty unless they are to be kept.
         """
         if self._ended:
             return
@@ -314,10 +314,12 @@ class Simulation:
                 if self._stop_signal is None:
                     stop_ps = min(until_ps, edge_ps, engine.now_ps + slice_ps)
                     hops = engine.packet_hops
+                    if not keep:
+                        self._recorder.expect(engine)
                     state = self._threads.run(stop_ps, budget)
                     # While nothing moves, time goes by in ever longer steps.
                     slice_ps = min(2 * slice_ps, FOREVER_PS) if engine.packet_hops == hops else SLICE_PS
-                records = engine.drain(lend=not keep)
+                records = engine.drain()
                 self._recorder.record(records, engine)
                 self._count(records)
                 over = state in (_DRAINED, _DEADLOCKED) or (state == _STOPPED and stop_ps >= until_ps)
@@ -342,7 +344,7 @@ class Simulation:
                 at_edge = last or (state == _STOPPED and stop_ps >= edge_ps)
                 if at_edge:
                     edge_ps = min(edge_ps + interval_ps, FOREVER_PS)
-                yield self._snapshot(records if keep else {table: rows[:0] for table, rows in records.items()}), at_edge
+                yield records if keep else {table: rows[:0] for table, rows in records.items()}, at_edge
                 if last:
                     return
         except EngineFault as error:
@@ -358,9 +360,10 @@ class Simulation:
         return f"fabemu run {shlex.quote(scenario)} -o {shlex.quote(output)}"
 
     def _count(self, records: Mapping[str, np.ndarray]) -> None:
-        ended = records["flows"]["op"]
-        self._messages_done += len(ended)
-        self._bytes_done += float(self._plan.op_bytes[ended].sum(dtype=np.float64)) + len(ended)
+        if len(records["flows"]):
+            ended = records["flows"]["op"]
+            self._messages_done += len(ended)
+            self._bytes_done += float(self._plan.op_bytes[ended].sum(dtype=np.float64)) + len(ended)
         for row in records.get("events", ()):
             if row["kind"] == EVENT_DEADLOCK:
                 self._cycles.setdefault(int(row["group"]), []).append(row)

@@ -99,6 +99,16 @@ class TableWriter:
             if self._batch.is_full:
                 self._write_batch()
 
+    def room(self) -> tuple[Mapping[str, np.ndarray], int, int]:
+        """Where rows may be set before anything else is added: all columns, from which place on, and before which."""
+        return self._batch.room()
+
+    def add_set(self, count: int) -> None:
+        """Add as many rows as have been set in `room`."""
+        self._batch.rows += count
+        if self._batch.is_full:
+            self._write_batch()
+
     def append_rows(self, rows: np.ndarray, write: Callable[[np.ndarray, Mapping[str, np.ndarray], int], None]) -> None:
         """Add rows of the core, (n,) structured.
 
@@ -110,10 +120,8 @@ class TableWriter:
             columns, first, count = self._batch.reserve(len(rows) - done)
             write(rows[done : done + count], columns, first)
             # Only now: after an interrupt there is nothing in the batch that was not written.
-            self._batch.rows += count
+            self.add_set(count)
             done += count
-            if self._batch.is_full:
-                self._write_batch()
 
     def close(self) -> None:
         """Write what is pending and the footer."""

@@ -163,7 +163,13 @@ class FakeEngine:
             return 0
         return 2 if self.turn >= len(self.sends) else 0
 
-    def drain(self, lend=False):
+    def fill_ports(self, columns, first, end):
+        assert first < end
+
+    def filled_ports(self):
+        return 0
+
+    def drain(self):
         records = {
             "flows": np.array([(op,) for op in self.ended], FLOW),
             "ports": np.empty(0, PORT),

@@ -17,8 +17,9 @@ from fabemu.recorder import Recorder
 from fabemu.scenario import scenario_from_dict
 from fabemu.simulate import trace_names
 from fabemu.table_writer import TableWriter
-from fabemu.trace import TABLES, arrow_type, is_dictionary, read_table
+from fabemu.trace import TABLES, is_dictionary, read_table
 from tests.small import SMALL
+from tests.unit.table_columns import columns_of
 
 COMPILED = compile_plan(scenario_from_dict(tomllib.loads(SMALL)))
 PLAN = COMPILED.plan
@@ -95,15 +96,6 @@ def test_other_columns_are_the_fields_of_the_rows(tmp_path: Path, table: str) ->
             assert np.array_equal(values.to_numpy(), rows[fields.get(column.name, column.name)]), column.name
 
 
-def columns_of(table: str, count: int) -> dict[str, np.ndarray]:
-    """Room for rows of a table, as its writer has it."""
-    kinds = {column.name: arrow_type(column) for column in TABLES[table].columns}
-    return {
-        name: np.zeros(count, (kind.index_type if pa.types.is_dictionary(kind) else kind).to_pandas_dtype())
-        for name, kind in kinds.items()
-    }
-
-
 def test_rows_without_room_and_other_rows_are_refused() -> None:
     rows, ends = drawn("pauses", 5), (PLAN.port_node, PLAN.port_peer)
     write_pauses(rows, columns_of("pauses", 7), 2, *ends)
@@ -116,7 +108,7 @@ def test_rows_without_room_and_other_rows_are_refused() -> None:
         write_pauses(drawn("ports", 5), columns_of("pauses", 7), 0, *ends)
     with pytest.raises(ValueError, match="Buffer dtype mismatch"):
         write_pauses(rows, columns_of("pauses", 7) | {"port": np.zeros(7, np.int64)}, 0, *ends)
-    write_ports(NO_ROWS["ports"], columns_of("ports", 0), 0, *ends, PLAN.port_rate_bps.astype(float))
+    write_ports(NO_ROWS["ports"], columns_of("ports", 0), 0, *ends, PLAN.port_rate_bps)
 
 
 def test_rows_bring_every_column(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
+from fabemu._core.columns import write_ports
 from fabemu._core.engine import Engine, pauses_in_order
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from fabemu.compile import compile_plan
 from fabemu.scenario import scenario_from_dict
 from tests.small import SMALL
+from tests.unit.table_columns import columns_of
 
 PLAN = compile_plan(scenario_from_dict(tomllib.loads(SMALL), overrides=['trace.interval="2us"'])).plan
 PAUSE = Engine(PLAN).drain()["pauses"].dtype
@@ -51,18 +54,80 @@ def test_ports_by_interval_port_and_class() -> None:
     assert tables[1].tobytes() == rows.tobytes()
 
 
-def test_rows_that_are_lent_are_those_that_are_given() -> None:
-    given, lent = Engine(LARGE), Engine(LARGE)
-    before = None
-    for stop_ps in (3_000_000, 4_000_000, 9_000_000, 9_000_001, 12_000_000):
-        given.run(stop_ps, 10**9)
-        lent.run(stop_ps, 10**9)
-        rows, borrowed = given.drain()["ports"], lent.drain(lend=True)["ports"]
-        assert borrowed.dtype == rows.dtype and borrowed.tobytes() == rows.tobytes()
-        if before is not None:
-            # What was given stays as it is.
-            assert before[0].tobytes() == before[1]
-        before = rows, rows.tobytes()
+def in_columns(engine: Engine, room: Sequence[int], run: Callable[[Engine], bool]) -> tuple[list[np.ndarray], int]:
+    """Columns of all rows of ports of a run, pieces of so many places by turns, and how many rows found no room.
+
+    `run` steps the engine; True at the end.
+    """
+    parts: list[np.ndarray] = []
+    recorded, turn, over = 0, 0, False
+    while not over:
+        first, end = 3, 3 + room[turn % len(room)]
+        columns = columns_of("ports", end)
+        engine.fill_ports(columns, first, end)
+        over = run(engine)
+        if over:
+            engine.finish()
+        count = engine.filled_ports()
+        assert 0 <= count <= end - first and engine.filled_ports() == 0
+        parts.append(frame_of(columns, first, first + count))
+        rows = engine.drain()["ports"]
+        assert not len(rows) or count == end - first, "recorded though there was room"
+        columns = columns_of("ports", len(rows))
+        write_ports(rows, columns, 0, LARGE.port_node, LARGE.port_peer, LARGE.port_rate_bps)
+        parts.append(frame_of(columns, 0, len(rows)))
+        recorded += len(rows)
+        turn += 1
+    return parts, recorded
+
+
+def frame_of(columns: Mapping[str, np.ndarray], first: int, end: int) -> np.ndarray:
+    """Rows of columns, side by side."""
+    return np.rec.fromarrays([values[first:end] for values in columns.values()], names=list(columns))
+
+
+@pytest.mark.parametrize("room", [(10**6,), (5000, 1, 700), (7,)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_go_to_columns_as_far_as_there_is_room_and_then_are_recorded(room: Sequence[int], threads: int) -> None:
+    plain = Engine(LARGE)
+    plain.run(LARGE.until_ps, 10**9)
+    plain.finish()
+    rows = plain.drain()["ports"]
+    expected = columns_of("ports", len(rows))
+    write_ports(rows, expected, 0, LARGE.port_node, LARGE.port_peer, LARGE.port_rate_bps)
+
+    engine = Engine(LARGE, threads=threads)
+    if threads > 1:
+        engine.share(np.arange(LARGE.node_count) % threads)
+    calls = []
+
+    def run(engine: Engine) -> bool:
+        hops = engine.packet_hops
+        state = engine.run(LARGE.until_ps, 300_000)
+        calls.append(engine.packet_hops - hops)
+        return state != 0
+
+    parts, recorded = in_columns(engine, room, run)
+    assert np.concatenate(parts).tobytes() == frame_of(expected, 0, len(rows)).tobytes()
+    assert (recorded == 0) == (room[0] >= len(rows))
+    assert engine.digest == plain.digest and min(calls) > 0, "a full column stops the engine for good"
+
+
+def test_no_room_and_other_columns_are_refused() -> None:
+    engine = Engine(LARGE)
+    columns = columns_of("ports", 9)
+    for first, end in ((9, 9), (-1, 5), (5, 4)):
+        with pytest.raises(ValueError, match=f"no room for rows of ports from {first} to {end}"):
+            engine.fill_ports(columns, first, end)
+    with pytest.raises(ValueError, match="column start_ps: no room for rows up to 10 in 9"):
+        engine.fill_ports(columns, 0, 10)
+    with pytest.raises(ValueError, match="Buffer dtype mismatch"):
+        engine.fill_ports(columns | {"marks": np.zeros(9, np.int32)}, 0, 9)
+    with pytest.raises(KeyError, match="peer"):
+        engine.fill_ports({name: values for name, values in columns.items() if name != "peer"}, 0, 9)
+    # What was refused is not written to.
+    engine.run(LARGE.until_ps, 10**9)
+    assert engine.filled_ports() == 0 and len(engine.drain()["ports"]) > 0
 
 
 def backward(count: int) -> list[tuple[int, ...]]:

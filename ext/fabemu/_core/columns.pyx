@@ -5,7 +5,8 @@ Invariant every column is what NumPy would make of the rows: one pass over them 
           per column does, and these two tables are most of what a run writes by default.
 """
 from .types cimport int8_t, int32_t, int64_t
-from .trace cimport pause_row_t, port_row_t
+from .port_columns cimport port_columns_find, port_columns_set, port_columns_t, port_row_t
+from .trace cimport pause_row_t
 
 
 cdef const void* rows_at(rows, str field, size_t row_bytes, columns, int64_t first) except? NULL:
@@ -24,7 +25,7 @@ cdef const void* rows_at(rows, str field, size_t row_bytes, columns, int64_t fir
 
 
 def write_ports(rows, columns, int64_t first, const int32_t[::1] port_node, const int32_t[::1] port_peer,
-                const double[::1] port_rate_bps):
+                const int64_t[::1] port_rate_bps):
     """Write rows of ports to columns.
 
     Parameters
@@ -44,50 +45,15 @@ def write_ports(rows, columns, int64_t first, const int32_t[::1] port_node, cons
         The rows are not those of ports, or a column has another type or no room for them.
     """
     cdef const port_row_t* row = <const port_row_t*>rows_at(rows, "tx_bytes", sizeof(port_row_t), columns, first)
-    cdef int64_t[::1] start_ps = columns["start_ps"]
-    cdef int64_t[::1] end_ps = columns["end_ps"]
-    cdef int32_t[::1] node = columns["node"]
-    cdef int32_t[::1] port = columns["port"]
-    cdef int32_t[::1] peer = columns["peer"]
-    cdef int32_t[::1] klass = columns["class"]
-    cdef int64_t[::1] sent_bytes = columns["bytes"]
-    cdef int64_t[::1] frames = columns["frames"]
-    cdef double[::1] utilisation = columns["utilisation"]
-    cdef double[::1] queue_mean_bytes = columns["queue_mean_bytes"]
-    cdef int64_t[::1] queue_max_bytes = columns["queue_max_bytes"]
-    cdef int64_t[::1] paused_ps = columns["paused_ps"]
-    cdef int64_t[::1] xoff_sent = columns["xoff_sent"]
-    cdef int64_t[::1] xoff_received = columns["xoff_received"]
-    cdef int64_t[::1] marks = columns["marks"]
-    cdef int64_t[::1] drops = columns["drops"]
-    cdef int64_t[::1] headroom_max_bytes = columns["headroom_max_bytes"]
-    cdef int64_t place
-    cdef double length_ps
-    for place in range(first, first + len(rows)):
-        start_ps[place] = row.start_ps
-        end_ps[place] = row.emit_ps
-        node[place] = port_node[row.port]
-        port[place] = row.port
-        peer[place] = port_node[port_peer[row.port]]
-        klass[place] = row.klass
-        sent_bytes[place] = row.tx_bytes
-        frames[place] = row.tx_frames
-        length_ps = <double>(row.emit_ps - row.start_ps)
-        if length_ps > 0:
-            # Wire time in ps = bytes x 8e12 / rate.
-            utilisation[place] = <double>row.wire_bytes * 8e12 / port_rate_bps[row.port] / length_ps
-            queue_mean_bytes[place] = row.area_byte_ps / length_ps
-        else:
-            # An interval of no length carries nothing.
-            utilisation[place] = queue_mean_bytes[place] = 0
-        queue_max_bytes[place] = row.bytes_max
-        paused_ps[place] = row.paused_ps
-        xoff_sent[place] = row.xoff_sent
-        xoff_received[place] = row.xoff_received
-        marks[place] = row.marks
-        drops[place] = row.drops
-        headroom_max_bytes[place] = row.headroom_max_bytes
-        row += 1
+    cdef port_columns_t to
+    cdef int64_t count = len(rows)
+    cdef int64_t index
+    if count == 0:
+        return
+    to.port_node, to.port_peer, to.port_rate_bps = &port_node[0], &port_peer[0], &port_rate_bps[0]
+    port_columns_find(&to, columns, first, first + count)
+    for index in range(count):
+        port_columns_set(&to, first + index, row + index)
 
 
 def write_pauses(rows, columns, int64_t first, const int32_t[::1] port_node, const int32_t[::1] port_peer):

@@ -19,7 +19,8 @@ from .drain cimport pauses_leave
 from .invariants cimport invariants_hold
 from .link cimport time_of_bytes
 from .footprint cimport footprint_accounts, footprint_fabric, footprint_operations, shape_t
-from .heaps cimport ready_bytes, ready_init
+from .heaps cimport ready_init
+from .holding cimport bytes_held
 from .memory cimport arena_free, pointer, times, zeroed, zeroed_bytes
 from .nic_send cimport frame_bytes_of
 from .operation cimport host_next_op_ps
@@ -31,10 +32,10 @@ from .plan cimport nic_profile_t, op_packets, plan_read, plan_t
 from .rng cimport fold64
 from .state cimport (control_t, engine_t, flowlet_t, host_t, outbox_t, pause_t, pending_queue_t, port_t, qp_t, queue_t,
                      ready_t, record_buffer_t, rx_t, switch_t, timed_t, worker_t)
+from .port_columns cimport port_columns_find, port_columns_t, port_row_t
 from .scale_up cimport domains_are_whole, scale_ups_make
 from .sides cimport sides_find
-from .selective cimport companions_bytes
-from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
+from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t
 from .transport cimport transport_holds, transport_init
 from .wake cimport step_set, wake_far
 from .workers cimport worker_free, workers_carved_bytes, workers_make, workers_share
@@ -135,7 +136,7 @@ cdef class Engine:
     cdef engine_t* e
     cdef object plan
     cdef bint finished
-    cdef record_buffer_t lent_ports  # memory of the rows of ports that were lent last
+    cdef object port_columns      # arrays that rows of ports go to, kept while they do
     cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
     cdef bint busy                # a thread of Python's is in `run`, without the GIL
@@ -157,6 +158,9 @@ cdef class Engine:
                        threads)
         self._set_step(window_divisor)
         self.fixed_bytes = workers_carved_bytes(self.e)
+        self.e.port_columns.port_node = self.e.plan.port_node
+        self.e.port_columns.port_peer = self.e.plan.port_peer
+        self.e.port_columns.port_rate_bps = self.e.plan.port_rate_bps
         if plan.scheduler == SCHEDULER_CREATION:
             self.e.creation = zeroed(&self.e.arena, 1, sizeof(creation_t))
             self.fixed_bytes = workers_carved_bytes(self.e)
@@ -428,7 +432,6 @@ cdef class Engine:
     def __dealloc__(self):
         cdef engine_t* e = self.e
         cdef int64_t index
-        free(self.lent_ports.data)
         if e == NULL:
             return
         if e.creation != NULL:
@@ -563,19 +566,6 @@ cdef class Engine:
             return rows[np.lexsort((np.where(rank == 2, rows["node"], 0), rank, rows["time_ps"]))]
         return rows[np.lexsort((rows["node"], rows[dtype.names[0]]))]
 
-    cdef _lend_ports(self):
-        """Rows of ports where they lie; the next ones are recorded where those lay that were lent last."""
-        cdef record_buffer_t* buffer = &self.e.worker.ports
-        cdef record_buffer_t rows = buffer[0]
-        cdef unsigned char[::1] content
-        buffer[0] = self.lent_ports
-        buffer.count, buffer.size = 0, rows.size
-        self.lent_ports = rows
-        if rows.count == 0:
-            return np.empty(0, dtype=_PORT)
-        content = <unsigned char[:rows.count * rows.size]><unsigned char*>rows.data
-        return np.asarray(content).view(_PORT)
-
     cdef _take_pauses(self):
         """Pause rows whose end has passed; the others stay. At the end of the run what is left ends with it."""
         cdef record_buffer_t* buffer = &self.e.worker.pauses
@@ -593,14 +583,39 @@ cdef class Engine:
         rows["end"][late] = PAUSE_END_RUN
         return rows
 
-    def drain(self, bint lend=False):
-        """Records since the last drain, by table, in their final order.
+    def fill_ports(self, columns, int64_t first, int64_t end):
+        """Have rows of ports go to the columns of their table at once until `filled_ports`, as far as there is room.
+
+        `run` returns when it is used up; rows that came by then are recorded as usual and follow those in the columns.
 
         Parameters
         ----------
-        lend : bool
-            Rows of ports, of which there are most, may lie in memory of the engine: they are to be read before it is
-            drained again, and while it is there.
+        columns : dict of str to (n,) numpy array
+            By the names of the table's columns, of the types in docs/TRACES.md, names as int32.
+        first, end : int
+            Place of the next row, and where the room ends.
+
+        Raises
+        ------
+        ValueError
+            There is no such room, or a column is of another type.
+        """
+        self._refuse_a_second_thread()
+        self.filled_ports()
+        port_columns_find(&self.e.port_columns, columns, first, end)
+        self.port_columns = list(columns.values())
+
+    def filled_ports(self):
+        """How many rows have gone to the columns of `fill_ports`; no more do."""
+        cdef port_columns_t* to = &self.e.port_columns
+        cdef int64_t count = to.place - to.first
+        self._refuse_a_second_thread()
+        to.first = to.place = to.end = 0
+        self.port_columns = None
+        return count
+
+    def drain(self):
+        """Records since the last drain, by table, in their final order.
 
         Returns
         -------
@@ -611,7 +626,7 @@ cdef class Engine:
         self._refuse_a_second_thread()
         return {
             "flows": self._take_ordered(&w.flows, _FLOW),
-            "ports": self._lend_ports() if lend else self._take(&w.ports, _PORT),
+            "ports": self._take(&w.ports, _PORT),
             "pauses": self._take_pauses(),
             "drops": self._take_ordered(&w.drop_rows, _DROP),
             "packets": self._take_ordered(&w.packets, _PACKET),
@@ -781,34 +796,7 @@ cdef class Engine:
 
     def memory_bytes(self):
         """Bytes the engine holds now, by kind."""
-        cdef engine_t* e = self.e
-        cdef plan_t* p = &e.plan
-        cdef int64_t index, rings = 0, queues = 0, pools = 0
-        cdef shape_t shape
-        memset(&shape, 0, sizeof(shape_t))
-        shape.qp_count = p.qp_count
-        shape.op_count = p.op_count
-        shape.message_count = p.message_count
-        shape.has_reads = p.has_read
-        shape.lossless_count = e.lossless_count
-        for index in range(p.node_count - p.host_count):
-            shape.port_pairs += <int64_t>e.switches[index].port_count * e.switches[index].port_count
-            if e.switches[index].flowlets != NULL:
-                pools += e.switches[index].flowlet_count * sizeof(flowlet_t)
-        for index in range(p.port_count + e.mailbox_count):
-            rings += (<int64_t><uint32_t>(e.ports[index].mask + 1)) * sizeof(packet_t)
-        for index in range(e.worker_count):
-            queues += e.workers[index].block_bytes
-        for index in range(p.host_count):
-            pools += e.hosts[index].qp_capacity * sizeof(qp_t) + e.hosts[index].rx_capacity * sizeof(rx_t)
-            pools += companions_bytes(&e.hosts[index])
-            pools += (e.hosts[index].timers.capacity + e.hosts[index].due.capacity) * sizeof(timed_t)
-        for index in range(<int64_t>e.host_port_count * p.class_count):
-            pools += (<int64_t><uint32_t>(e.outboxes[index].control.mask + 1)) * sizeof(control_t)
-            pools += ready_bytes(&e.outboxes[index].ready)
-        return {"links": rings, "queues": queues, "qps": pools,
-                "fabric": self.fixed_bytes - footprint_operations(&shape) + footprint_accounts(&shape),
-                "operations": footprint_operations(&shape)}
+        return bytes_held(self.e, self.fixed_bytes)
 
 
 def footprint(**counts):

@@ -5,10 +5,11 @@ Invariant rows leave interval by interval, in each by port and class, whoever to
           rows that are all zero are left out.
 Order     closed when everything before its end has happened, by one thread, while the others wait.
 """
-from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t, ctz64, prefetch_write
+from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t, ctz64, likely, prefetch_write
 from .state cimport engine_t, worker_t, queue_t
 from .stats cimport port_note, stats_area, stats_headroom_held, stats_paused
-from .trace cimport port_row_t, record_room
+from .port_columns cimport port_columns_set, port_row_t
+from .trace cimport record_room
 
 cdef enum:
     AHEAD = 2                     # ports whose statistics are fetched while those of another are written
@@ -55,7 +56,8 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
     """Write the rows of one port for the open interval; whether it has something to say of the next one already."""
     cdef int32_t klass
     cdef queue_t* queue
-    cdef port_row_t* row
+    cdef port_row_t row
+    cdef port_row_t* room
     cdef bint more = False
     for klass in range(e.plan.class_count):
         queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
@@ -63,9 +65,6 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
         stats_paused(queue, end_ps)
         if (queue.tx_frames | queue.bytes_max | queue.paused_ps) != 0 or queue.area_byte_ps != 0 or (
                 queue.xoff_sent | queue.xoff_received | queue.marks | queue.drops | queue.headroom_max_bytes) != 0:
-            row = <port_row_t*>record_room(e, &w.ports)
-            if row == NULL:
-                return True
             row.emit_ps = end_ps
             row.port = port_id
             row.klass = <uint8_t>klass
@@ -82,6 +81,15 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
             row.marks = queue.marks
             row.drops = queue.drops
             row.headroom_max_bytes = queue.headroom_max_bytes
+            row.pad_3 = 0
+            if likely(e.port_columns.place < e.port_columns.end):
+                port_columns_set(&e.port_columns, e.port_columns.place, &row)
+                e.port_columns.place += 1
+            else:
+                room = <port_row_t*>record_room(e, &w.ports)
+                if room == NULL:
+                    return True
+                room[0] = row
         queue.tx_bytes = 0
         queue.tx_frames = 0
         queue.area_byte_ps = 0

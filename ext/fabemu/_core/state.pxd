@@ -9,6 +9,7 @@ from .types cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, ps_
 from .memory cimport arena_t
 from .packet cimport packet_t
 from .plan cimport plan_t
+from .port_columns cimport port_columns_t
 
 cdef struct queue_t:
     # Line 0: egress side of (port, class).
@@ -564,3 +565,4 @@ cdef struct engine_t:
     # Compatibility scheduler.
     void* creation                # creation_t; NULL = another scheduler
     int32_t touched_port          # host port that asked for a choice in this event; -1 = none
+    port_columns_t port_columns   # where rows of ports go while there is room; others are recorded

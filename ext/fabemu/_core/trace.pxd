@@ -16,27 +16,6 @@ cdef struct flow_row_t:
     int32_t node
     int32_t op
 
-cdef struct port_row_t:
-    ps_t emit_ps                  # end of the interval
-    int32_t port
-    uint8_t klass
-    uint8_t pad_0
-    uint8_t pad_1
-    uint8_t pad_2
-    ps_t start_ps
-    int64_t tx_bytes
-    int64_t wire_bytes            # with gaps between frames
-    int64_t tx_frames
-    double area_byte_ps
-    int64_t bytes_max
-    ps_t paused_ps
-    uint32_t xoff_sent
-    uint32_t xoff_received
-    uint32_t marks
-    uint32_t drops
-    uint32_t headroom_max_bytes
-    uint32_t pad_3
-
 cdef struct pause_row_t:
     ps_t emit_ps
     int32_t node

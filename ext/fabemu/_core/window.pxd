@@ -26,6 +26,7 @@ from .nic cimport host_kick_limited, host_run_operations, host_run_timers, host_
 from .pfc cimport pfc_collect, pfc_defer_over, pfc_deferred_ps, pfc_receive, pfc_want_frame
 from .interval cimport close_intervals_before
 from .sequence cimport sequence_applies, sequence_collect, sequence_run
+from .port_columns cimport port_columns_are_full
 from .receiver cimport receiver_is_busy, receiver_serve, receiver_set_keys, host_receive
 from .switch cimport switch_arrivals, switch_lone_arrival, switch_transmit
 from .sides cimport sides_advance, sides_are_level, sides_level, sides_limit, sides_skip
@@ -582,7 +583,8 @@ cdef inline int32_t run_windows(engine_t* e, ps_t stop_ps, int64_t hop_limit, do
     while status == RUNNING:
         # Windows that hold nothing but timers use up the budget too.
         rounds += 1
-        if workers_hops(e) >= hop_limit or rounds > ROUNDS_MAX:
+        if workers_hops(e) >= hop_limit or rounds > ROUNDS_MAX or (
+                rounds > 1 and port_columns_are_full(&e.port_columns)):
             if sides_are_level(e):
                 break
             sides_level(e)

@@ -15,7 +15,8 @@ from .state cimport (bound_t, engine_t, express_t, letter_t, mailbox_t, port_t, 
 from .heaps cimport timed_push
 from .inbox cimport INBOX_BUCKETS
 from .mail cimport mail_settle
-from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t, port_row_t
+from .port_columns cimport port_row_t
+from .trace cimport drop_row_t, event_row_t, flow_row_t, packet_row_t, pause_row_t
 from .wake cimport DUE_FEW, WHEEL_SLOTS, wake_flag, worker_of
 
 

@@ -1,7 +1,8 @@
 """What traces cost: `python -m bench.tracing`, the same runs with no tables, the default ones, and every packet.
 
-Runs of the levels take turns, so that a machine that slows down slows all of them down. Compared are CPU seconds of the
-part after the warm-up, with everything that writes tables in it, and of whole processes.
+Runs of the levels take turns, in the one order and then in the other, so that a machine that slows down slows all of
+them down; shares are medians of those of each turn. Compared are CPU seconds of the part after the warm-up, with
+everything that writes tables in it, and of whole processes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.cases import CASES
-from bench.harness import in_fresh_process, machine, median_of
+from bench.harness import in_fresh_process, machine, median_of, median_ratio
 from fabemu.simulate import TRACE_LEVELS
 
 DEFAULT_CASES = ("clean-128", "congested-1024", "incast-1024")
@@ -47,7 +48,7 @@ def compare(name: str, *, repeats: int, smoke: bool = False, levels: Sequence[st
     list
         What `bench.harness.run_once` gives for every level, with ``measured_cpu_seconds``; how much of them goes to
         taking, converting and writing rows and closing the run, ``writing_share``; and the shares by which they and the
-        CPU seconds of the process are above the first level: ``measured_share``, ``process_share``.
+        CPU seconds of the process are above the first level in the same turn: ``measured_share``, ``process_share``.
 
     Raises
     ------
@@ -56,17 +57,18 @@ def compare(name: str, *, repeats: int, smoke: bool = False, levels: Sequence[st
     """
     runs: dict[str, list[dict[str, Any]]] = {level: [] for level in levels}
     for turn in range(repeats + 1):
-        for level in levels:
+        for level in levels if turn % 2 else levels[::-1]:
             run = in_fresh_process(name, smoke=smoke, trace=level)
             if turn > 0:
                 runs[level].append(with_writing(run))
     results = [median_of(runs[level]) for level in levels]
+    first = runs[levels[0]]
     if len({result["digest"] for result in results}) != 1:
         raise RuntimeError(f"{name}: the tables change what is computed")
-    for result in results:
+    for level, result in zip(levels, results, strict=True):
         for part in ("measured", "process"):
             key = f"{part}_cpu_seconds"
-            result[f"{part}_share"] = result[key] / results[0][key] - 1
+            result[f"{part}_share"] = median_ratio([run[key] for run in runs[level]], [run[key] for run in first]) - 1
     return results
 
 

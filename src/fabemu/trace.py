@@ -192,7 +192,7 @@ TABLES: dict[str, TableFormat] = {
             "ports",
             "One row per port, class and sampling interval in which something happened: no row means all zero. "
             "The egress side, unless a column says ingress.",
-            8192,
+            16384,
             (
                 Column("start_ps", "int64", "ps", "Start of the interval"),
                 Column("end_ps", "int64", "ps", "End of the interval"),

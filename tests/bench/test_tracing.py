@@ -31,3 +31,20 @@ def test_levels_that_compute_something_else_are_an_error(monkeypatch: pytest.Mon
     monkeypatch.setattr(tracing, "in_fresh_process", run)
     with pytest.raises(RuntimeError, match="incast-128"):
         tracing.compare("incast-128", repeats=1, levels=["off", "flows", "default"])
+
+
+def test_a_machine_that_slows_down_slows_all_levels_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level that costs a tenth more is found to, though each run takes 3 % longer than the one before."""
+    order: list[str] = []
+
+    def run(name: str, *, trace: str, **_: object) -> dict[str, object]:
+        order.append(trace)
+        seconds = 1.03 ** len(order) * (1.1 if trace == "default" else 1.0)
+        parts = dict.fromkeys(("drain_cpu_seconds", "record_cpu_seconds", "close_cpu_seconds"), 0.0)
+        return {"name": name, "digest": "a", "run_cpu_seconds": seconds, "process_cpu_seconds": 2 * seconds, **parts}
+
+    monkeypatch.setattr(tracing, "in_fresh_process", run)
+    _, result = tracing.compare("incast-128", repeats=2, levels=["off", "default"])
+    assert order[2:] == ["off", "default", "default", "off"]
+    assert result["measured_share"] == pytest.approx(0.1, abs=0.001)
+    assert result["process_share"] == pytest.approx(0.1, abs=0.001)

@@ -25,8 +25,11 @@ PATIENCE_CALLS = 2, 256
 PATIENCE_SECONDS = 0.05
 """Time of a call after which several threads give up."""
 
-LEARNING_HOPS = 200_000
+SHORT_HOPS = 200_000
 """Packet hops per thread and call at most, as long as it is not known what pays: short runs are to gain by it too."""
+
+CALL_SECONDS = 0.1
+"""How long a call with more than that may take, about: whoever waits for its end is not to notice."""
 
 HOPS_PER_WINDOW = 64
 """Packet hops in a window below which nothing else is tried: some microseconds of work, the price of a meeting."""
@@ -115,6 +118,7 @@ class Threads:
         self._speeds: deque[float] = deque(maxlen=TRIAL_CALLS)
         self._before: tuple[int, float] | None = None  # in a trial: threads and speed to compare with
         self._is_cold = False
+        self._speed = 0.0  # of each thread in the last call, packet hops per second
         self._upward = True
         self.count = 1
         self.hops: dict[int, int] = {}
@@ -122,12 +126,12 @@ class Threads:
     def run(self, stop_ps: int, budget: int) -> int:
         """Call ``engine.run`` with a budget for each thread, and learn from how long it takes."""
         engine = self._engine
-        step = min(budget, LEARNING_HOPS)
-        if not self._is_settled:
-            budget = step
+        step = min(budget, SHORT_HOPS)
+        budget = min(budget, max(step, int(self._speed * CALL_SECONDS))) if self._is_settled else step
         hops, windows, begun = engine.packet_hops, engine.windows, self._clock()
         status = engine.run(stop_ps, budget * self.count, PATIENCE_SECONDS)
         seconds, hops = self._clock() - begun, engine.packet_hops - hops
+        self._speed = hops / seconds / self.count if seconds > 0 else 0.0
         self.hops[self.count] = self.hops.get(self.count, 0) + hops
         if self._most > 1 and status == _RUNNING and seconds > 0:
             windows = (engine.windows - windows) % 2**32

@@ -11,7 +11,7 @@ import pytest
 import fabemu
 from fabemu import simulate, threads
 from fabemu.errors import InputError
-from fabemu.threads import LEARNING_HOPS, PATIENCE_CALLS, TRIAL_CALLS, Threads, allowed_threads
+from fabemu.threads import PATIENCE_CALLS, SHORT_HOPS, TRIAL_CALLS, Threads, allowed_threads
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -116,33 +116,49 @@ def test_windows_that_hold_next_to_nothing_are_left_to_one_thread():
     assert stepped.count == 2
 
 
+class NotingEngine(StubEngine):
+    """Notes the threads and the budget of every call."""
+
+    def __init__(self, speed, nodes):
+        super().__init__(speed, nodes)
+        self.calls = []
+
+    def run(self, stop_ps, budget, patience_s):
+        self.calls.append((self.threads, budget))
+        return super().run(stop_ps, budget, patience_s)
+
+
 def test_calls_are_short_until_it_is_known_what_pays():
-    budgets = []
-
-    class Noting(StubEngine):
-        def run(self, stop_ps, budget, patience_s):
-            budgets.append((self.threads, budget))
-            return super().run(stop_ps, budget, patience_s)
-
-    alone = Noting(lambda count, _: 1e6, PLAN.node_count)
-    Threads(alone, PLAN, 1, alone.clock).run(10**12, 10**6)
-    assert budgets == [(1, 10**6)]
-    budgets.clear()
-    engine = Noting(lambda count, _: 1e6 / count, PLAN.node_count)
+    engine = NotingEngine(lambda count, _: 20e6 / count, PLAN.node_count)
     stepped = Threads(engine, PLAN, 2, engine.clock)
     while engine.packet_hops < 10**9:
         stepped.run(10**12, 10**6)
-    learning = [(1, LEARNING_HOPS)] * PATIENCE_CALLS[0] + [(2, 2 * LEARNING_HOPS)] * (len(engine.shares) > 0)
-    assert budgets[: len(learning)] == learning
-    assert {budget for count, budget in budgets if count == 2} == {2 * LEARNING_HOPS}
-    long = [budget for count, budget in budgets if count == 1 and budget > LEARNING_HOPS]
-    assert set(long) == {10**6} and len(long) > 0.9 * len(budgets)
-    # As often as with short calls: after 4 times as many hops each time, 256 calls' at most.
-    assert (
-        2 * 10**9 / (LEARNING_HOPS * PATIENCE_CALLS[1])
-        > engine.shares.count(2)
-        > 0.5 * 10**9 / (LEARNING_HOPS * PATIENCE_CALLS[1])
-    )
+    learning = [(1, SHORT_HOPS)] * PATIENCE_CALLS[0] + [(2, 2 * SHORT_HOPS)]
+    assert engine.calls[: len(learning)] == learning
+    assert {budget for count, budget in engine.calls if count == 2} == {2 * SHORT_HOPS}
+    long = [budget for _, budget in engine.calls if budget == 10**6]
+    assert len(long) > 0.9 * len(engine.calls)
+    # Trials are as frequent as if all calls were short: after 256 of them at most, and one more where patience grows.
+    most = 10**9 / (SHORT_HOPS * PATIENCE_CALLS[1])
+    assert 0.5 * most < engine.shares.count(2) < 2 * most
+
+
+@pytest.mark.parametrize(("speed", "budget"), [(1e6, SHORT_HOPS), (5e6, 500_000), (50e6, 10**6)])
+def test_calls_of_one_thread_last_a_tenth_of_a_second(speed, budget):
+    engine = NotingEngine(lambda count, _: speed, PLAN.node_count)
+    stepped = Threads(engine, PLAN, 1, engine.clock)
+    for _ in range(4):
+        stepped.run(10**12, 10**6)
+    assert engine.calls[0] == (1, SHORT_HOPS)
+    assert engine.calls[2:] == [(1, budget)] * 2
+
+
+def test_a_small_budget_is_kept_to():
+    engine = NotingEngine(lambda count, _: 50e6, PLAN.node_count)
+    stepped = Threads(engine, PLAN, 2, engine.clock)
+    for _ in range(50):
+        stepped.run(10**12, 500)
+    assert {budget // count for count, budget in engine.calls} == {500}
 
 
 def test_a_short_run_starts_no_threads():

@@ -21,9 +21,9 @@ from fabemu.trace import NONE, TABLES, Column, arrow_type, is_dictionary, table_
 
 _NUMBERED_BY_CORE = ("ports", "pauses")
 """Tables whose names are numbers of ports and what belongs to them, as the core has them: none is out of range."""
-_LZ4_LEVELS = {"pauses": -1000}
-"""Below 0, how readily LZ4 gives up on what does not repeat, as times of pauses never do: they take a quarter of the
-CPU time, and half as many bytes again. Other tables would become two or three times as large."""
+_LZ4_LEVELS = {"pauses": -64}
+"""Below 0, how readily LZ4 gives up on what does not repeat, as times of pauses never do: they take half the CPU time,
+and a quarter more bytes. Files of other tables would grow by half or more."""
 _BUFFER_BYTES = 524288  # of small pieces, before they are written
 
 

@@ -65,7 +65,8 @@ cdef inline void host_burst_close(engine_t* e, worker_t* w, burst_t* burst, int3
         return
     w.sent += count
     w.sent_bytes += burst.bytes
-    port_touch(e, w, port_id)
+    # Which classes they were of is not known any more.
+    port_touch(e, w, port_id, (<uint32_t>1 << e.plan.class_count) - 1)
     burst_close(e, w, burst)
 
 

@@ -5,7 +5,7 @@ Invariant rows leave interval by interval, in each by port and class, whoever to
           rows that are all zero are left out.
 Order     closed when everything before its end has happened, by one thread, while the others wait.
 """
-from .types cimport int32_t, int64_t, uint8_t, uint64_t, ps_t, ctz64, likely, prefetch_write
+from .types cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, ps_t, ctz, ctz64, likely, prefetch_write
 from .state cimport engine_t, worker_t, queue_t
 from .stats cimport port_note, stats_area, stats_headroom_held, stats_paused
 from .port_columns cimport port_columns_set, port_row_t
@@ -43,23 +43,27 @@ cdef inline int64_t interval_ports(engine_t* e) noexcept nogil:
 
 cdef inline void close_ahead(engine_t* e, int32_t port_id) noexcept nogil:
     """Have what `close_port` looks at fetched."""
-    cdef int32_t klass
+    cdef uint32_t classes = e.port_touched[port_id]
     cdef queue_t* queue
-    for klass in range(e.plan.class_count):
-        queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
+    while classes:
+        queue = &e.queues[<int64_t>port_id * e.plan.class_count + ctz(classes)]
+        classes &= classes - 1
         prefetch_write(queue)
         prefetch_write(&queue.pause_since_ps)
         prefetch_write(&queue.area_byte_ps)
 
 
-cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_ps) noexcept nogil:
-    """Write the rows of one port for the open interval; whether it has something to say of the next one already."""
+cdef inline uint32_t close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_ps) noexcept nogil:
+    """Write the rows of one port for the open interval; the classes that have something to say of the next already."""
+    cdef uint32_t classes = e.port_touched[port_id]
+    cdef uint32_t more = 0
     cdef int32_t klass
     cdef queue_t* queue
     cdef port_row_t row
     cdef port_row_t* room
-    cdef bint more = False
-    for klass in range(e.plan.class_count):
+    while classes:
+        klass = ctz(classes)
+        classes &= classes - 1
         queue = &e.queues[<int64_t>port_id * e.plan.class_count + klass]
         stats_area(queue, end_ps)
         stats_paused(queue, end_ps)
@@ -81,14 +85,13 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
             row.marks = queue.marks
             row.drops = queue.drops
             row.headroom_max_bytes = queue.headroom_max_bytes
-            row.pad_3 = 0
             if likely(e.port_columns.place < e.port_columns.end):
                 port_columns_set(&e.port_columns, e.port_columns.place, &row)
                 e.port_columns.place += 1
             else:
                 room = <port_row_t*>record_room(e, &w.ports)
                 if room == NULL:
-                    return True
+                    return more
                 room[0] = row
         queue.tx_bytes = 0
         queue.tx_frames = 0
@@ -102,15 +105,15 @@ cdef inline bint close_port(engine_t* e, worker_t* w, int32_t port_id, ps_t end_
         queue.headroom_max_bytes = 0
         stats_headroom_held(queue)
         if queue.bytes > 0 or queue.pause_since_ps >= 0 or queue.headroom_max_bytes > 0:
-            more = True
+            more |= <uint32_t>1 << klass
     return more
 
 
 cdef inline bint close_interval(engine_t* e, ps_t end_ps) noexcept nogil:
     """Write the rows of the open interval and start the next.
 
-    Only the ports that were touched are looked at, whatever the size of the fabric. Whether any has something to say
-    of the next interval already.
+    Only classes of ports that were touched are looked at, whatever the size of the fabric. Returned is whether any has
+    something to say of the next interval already.
     """
     cdef int64_t count = interval_ports(e)
     cdef int64_t position
@@ -120,11 +123,10 @@ cdef inline bint close_interval(engine_t* e, ps_t end_ps) noexcept nogil:
         port_id = e.closing[position]
         if position + AHEAD < count:
             close_ahead(e, e.closing[position + AHEAD])
-        if close_port(e, e.worker, port_id, end_ps):
+        e.port_touched[port_id] = <uint8_t>close_port(e, e.worker, port_id, end_ps)
+        if e.port_touched[port_id]:
             port_note(e.worker, port_id)
             more = True
-        else:
-            e.port_touched[port_id] = 0
     e.sample_start_ps = end_ps
     return more
 

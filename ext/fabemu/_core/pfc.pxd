@@ -226,7 +226,7 @@ cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_i
     link_commit(e, w, port, port_id, packet, packet_words(packet.qp, xoff_mask),
                 packet_shape(packet.size, KIND_PFC, 0), now)
     w.pfc_sent += 1
-    port_touch(e, w, port_id)
+    port_touch(e, w, port_id, classes)
     effect_ps = port.busy_until_ps + port.delay_ps + e.plan.port_pfc_response_ps[e.plan.port_peer[port_id]]
     for klass in range(e.plan.class_count):
         if (classes >> klass) & 1:
@@ -277,8 +277,8 @@ cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_
     cdef queue_t* queue
     cdef int32_t klass
     cdef bint resumed = False
-    port_touch(e, w, port_id)
     classes &= e.pfc_obey_mask[port_id]
+    port_touch(e, w, port_id, classes)
     for klass in range(e.plan.class_count):
         if not (classes >> klass) & 1:
             continue

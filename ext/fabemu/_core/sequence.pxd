@@ -326,7 +326,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 elif lossless and rest <= pg.headroom_bytes - pg.headroom_used_bytes:
                     pg.reserved_used_bytes = pg.reserved_bytes
                     pg.headroom_used_bytes += rest
-                    stats_headroom(e, w, pg, ingress_id)
+                    stats_headroom(e, w, pg, ingress_id, klass)
                 else:
                     # It will be dropped, and may raise XOFF all the same.
                     switch_arrival(e, w, node, mmu, ingress_id, port_id, packet, now)
@@ -347,7 +347,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 memcpy(place, packet, sizeof(packet_t))
                 place.ingress = <uint16_t>ingress.local
                 port.waiting_mask |= <uint8_t>(1 << klass)
-                port_touch(e, w, port_id)
+                port_touch(e, w, port_id, <uint32_t>1 << klass)
                 if lossless:
                     pg.held[port_id - first_port] += <uint32_t>size
                     if not (ingress.xoff_mask >> klass) & 1 and mmu_wants_xoff(e, mmu, pg) and (
@@ -526,7 +526,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             hops += 1
             last_hop_ps = now
             stats_sent(queue, size)
-            port_touch(e, w, port_id)
+            port_touch(e, w, port_id, <uint32_t>1 << klass)
             if likely(w.choice_count != 1):
                 break
         if unlikely(w.choice_count > 0):

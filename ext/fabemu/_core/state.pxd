@@ -520,7 +520,7 @@ cdef struct engine_t:
     lane_t* lanes                 # (port, class) of links with credits; NULL = none
     credit_port_t* credits        # per port; NULL = none
     bint is_large                 # what ports and queues take is beyond the cache of a core
-    uint8_t* port_touched         # has statistics of the open interval, and is in `touched` of one worker
+    uint8_t* port_touched         # classes with statistics of the open interval; if any, in `touched` of one worker
     int32_t* closing              # ports of the interval that is being closed
     switch_t* switches
     watchdog_t* watchdogs         # per switch; NULL = there is none

@@ -47,7 +47,8 @@ def compare(name: str, *, repeats: int, smoke: bool = False, levels: Sequence[st
     -------
     list
         What `bench.harness.run_once` gives for every level, with ``measured_cpu_seconds``; how much of them goes to
-        taking, converting and writing rows and closing the run, ``writing_share``; and the shares by which they and the
+        taking, converting and writing rows (those of ports are set in their table by the core) and closing the run,
+        ``writing_share``; and the shares by which they and the
         CPU seconds of the process are above the first level in the same turn: ``measured_share``, ``process_share``.
 
     Raises
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Print a table of cases and levels, or JSON."""
     parser = argparse.ArgumentParser(prog="python -m bench.tracing", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="CASE", help=f"default: {', '.join(DEFAULT_CASES)}")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each level, of which the median is shown")
+    parser.add_argument("--repeats", type=int, default=6, help="runs of each level, of which the median is shown")
     parser.add_argument("--smoke", action="store_true", help="small fabrics: shows that it works, not what it costs")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args(arguments)

@@ -69,7 +69,7 @@ class Batch:
 
     def room(self) -> tuple[Mapping[str, np.ndarray], int, int]:
         """The same for as many rows as there may be soon: columns, from which place on, and before which."""
-        columns, begin, count = self.reserve(max(FIRST_ROWS - self.rows, 0) or self._limit)
+        columns, begin, count = self.reserve(max(self._room, FIRST_ROWS) - self.rows or self._limit)
         return columns, begin, begin + count
 
     def missing(self, name: str) -> np.ndarray | None:

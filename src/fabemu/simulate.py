@@ -308,6 +308,8 @@ class Simulation:
         edge_ps = min(engine.now_ps + interval_ps, FOREVER_PS)
         slice_ps = SLICE_PS
         try:
+            # What an interrupt, or a loop that was left, kept from being taken.
+            left: dict[str, np.ndarray] | None = self._take()
             while True:
                 wall, cpu = time.monotonic(), time.process_time()
                 state = _RUNNING
@@ -319,17 +321,15 @@ class Simulation:
                     state = self._threads.run(stop_ps, budget)
                     # While nothing moves, time goes by in ever longer steps.
                     slice_ps = min(2 * slice_ps, FOREVER_PS) if engine.packet_hops == hops else SLICE_PS
-                records = engine.drain()
-                self._recorder.record(records, engine)
-                self._count(records)
+                records = self._take()
+                if left is not None:
+                    records, left = _joined([left, records]) if keep else records, None
                 over = state in (_DRAINED, _DEADLOCKED) or (state == _STOPPED and stop_ps >= until_ps)
                 last = over or self._stop_signal is not None or state == _FAULT
                 if last:
                     if state != _FAULT:
                         engine.finish()
-                        rest = engine.drain()
-                        self._recorder.record(rest, engine)
-                        self._count(rest)
+                        rest = self._take()
                         records = _joined([records, rest]) if keep else records
                     self._recorder.close(engine, int(engine.now_ps))
                     self._ended_by = "deadlock" if state == _DEADLOCKED else "drained"
@@ -358,6 +358,13 @@ class Simulation:
         """Shell command that does this run again, from its run directory."""
         scenario, output = str(self.directory / SCENARIO_FILE), f"{self.directory}.replay"
         return f"fabemu run {shlex.quote(scenario)} -o {shlex.quote(output)}"
+
+    def _take(self) -> dict[str, np.ndarray]:
+        """Take the records of the engine to the tables."""
+        records: dict[str, np.ndarray] = self._engine.drain()
+        self._recorder.record(records, self._engine)
+        self._count(records)
+        return records
 
     def _count(self, records: Mapping[str, np.ndarray]) -> None:
         if len(records["flows"]):

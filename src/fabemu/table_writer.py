@@ -101,6 +101,9 @@ class TableWriter:
 
     def room(self) -> tuple[Mapping[str, np.ndarray], int, int]:
         """Where rows may be set before anything else is added: all columns, from which place on, and before which."""
+        if self._batch.is_full:
+            # An interrupt came before it was written.
+            self._write_batch()
         return self._batch.room()
 
     def add_set(self, count: int) -> None:

@@ -118,6 +118,7 @@ class Threads:
         self._speeds: deque[float] = deque(maxlen=TRIAL_CALLS)
         self._before: tuple[int, float] | None = None  # in a trial: threads and speed to compare with
         self._is_cold = False
+        self._gathered = np.zeros(3)  # hops, seconds and windows since the last were learned from
         self._speed = 0.0  # of each thread in the last call, packet hops per second
         self._upward = True
         self.count = 1
@@ -134,15 +135,24 @@ class Threads:
         self._speed = hops / seconds / self.count if seconds > 0 else 0.0
         self.hops[self.count] = self.hops.get(self.count, 0) + hops
         if self._most > 1 and status == _RUNNING and seconds > 0:
-            windows = (engine.windows - windows) % 2**32
-            if self.count > 1 or hops >= max(budget // 2, HOPS_PER_WINDOW * windows):
-                self._learn(hops / seconds, max(1, hops // (step * self.count)))
+            self._gather(hops, seconds, (engine.windows - windows) % 2**32, step)
         return int(status)
 
     @property
     def _is_settled(self) -> bool:
         """Whether another number of threads has been tried in vain, or cannot be."""
         return self._most == 1 or (self._before is None and self._patience > PATIENCE_CALLS[0])
+
+    def _gather(self, hops: int, seconds: float, windows: int, step: int) -> None:
+        """Learn from calls that end early, as when a batch of rows is full, once they come to half a short one."""
+        self._gathered += (hops, seconds, windows)
+        all_hops, all_seconds, all_windows = self._gathered.tolist()
+        # Several threads give up after a while: that is to be learned.
+        if all_hops < step * self.count // 2 and (self.count == 1 or all_seconds < PATIENCE_SECONDS):
+            return
+        self._gathered[:] = 0
+        if self.count > 1 or all_hops >= HOPS_PER_WINDOW * all_windows:
+            self._learn(all_hops / all_seconds, max(1, int(all_hops) // (step * self.count)))
 
     def _learn(self, speed: float, calls: int) -> None:
         """Take the speed of what might have been so many calls."""
@@ -183,6 +193,7 @@ class Threads:
     def _use(self, count: int) -> None:
         """Go on with so many threads, devices shared out by what they have sent since the last time."""
         self._speeds.clear()
+        self._gathered[:] = 0
         self._calls = 0
         self._is_cold = True
         load = np.bincount(self._plan.port_node, self._engine.ports()["hops"], minlength=self._plan.node_count)

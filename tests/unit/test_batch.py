@@ -68,6 +68,74 @@ def test_what_goes_in_comes_out_batch_by_batch(pieces: list[int], limit: int) ->
         np.testing.assert_array_equal(np.concatenate(missing), np.arange(total) % 3 == 0)
 
 
+@pytest.mark.parametrize(
+    ("limit", "before", "room"),
+    [
+        (5000, 0, (0, FIRST_ROWS)),
+        (5000, FIRST_ROWS - 1, (FIRST_ROWS - 1, FIRST_ROWS)),
+        (5000, FIRST_ROWS, (FIRST_ROWS, 5000)),
+        (5000, 4999, (4999, 5000)),
+        (5000, 5000, (0, 5000)),  # a batch that was full, and is cleared
+        (40, 0, (0, 40)),
+        (40, 39, (39, 40)),
+    ],
+)
+def test_room_is_for_few_rows_first_and_for_the_whole_batch_then(
+    limit: int, before: int, room: tuple[int, int]
+) -> None:
+    batch = Batch(TYPES, limit, NONE)
+    done = 0
+    while done < before:
+        done += batch.fill(rows(before), done, before - done)
+    if batch.is_full:
+        batch.clear()
+    columns, first, end = batch.room()
+    assert (first, end) == room
+    assert {len(values) for values in columns.values()} == {FIRST_ROWS if 40 < end <= FIRST_ROWS else limit}
+    for name, values in rows(end - first, first).items():
+        columns[name][first:end] = values
+    batch.rows += end - first
+    assert batch.columns["plain"].tolist() == list(range(end))
+
+
+def test_rows_that_are_set_are_counted_and_written_when_a_batch_is_full(tmp_path: Path) -> None:
+    columns, _ = table_rows("drops", TABLES["drops"].batch_rows, seed=1)
+    expected = TableWriter(tmp_path, "drops", NAMES.dictionaries(), {})
+    expected.append(columns)
+    expected.close()
+    as_appended = expected.path.read_bytes()
+    writer = TableWriter(tmp_path, "drops", NAMES.dictionaries(), {})
+    sizes = []
+    while writer.rows == 0:
+        room, first, end = writer.room()
+        sizes.append(end - first)
+        for name, values in columns.items():
+            room[name][first:end] = values[first:end]
+        writer.add_set(end - first)
+    assert sizes == [FIRST_ROWS, TABLES["drops"].batch_rows - FIRST_ROWS]
+    writer.close()
+    assert writer.path.read_bytes() == as_appended
+
+
+def test_a_full_batch_that_an_interrupt_has_kept_from_the_file_is_written_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, _ = table_rows("drops", TABLES["drops"].batch_rows, seed=1)
+    writer = TableWriter(tmp_path, "drops", NAMES.dictionaries(), {})
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            writer.append(columns)
+    assert writer.rows == 0
+    assert writer.room()[1:] == (0, TABLES["drops"].batch_rows)
+    writer.close()
+    assert read_table(writer.path).num_rows == TABLES["drops"].batch_rows
+
+
 def test_what_is_not_there_is_so_in_numbers_of_either_kind() -> None:
     batch = Batch(TYPES, 10, NONE)
     given_rows = rows(2)

@@ -11,6 +11,7 @@ from fake_engine import STEP_PS, FakeEngine
 import fabemu
 from fabemu.compile import compile_plan
 from fabemu.errors import EngineFault, MachineError, OutputError
+from fabemu.recorder import Recorder
 from fabemu.scenario import scenario_from_dict
 from fabemu.simulate import BUDGET_HOPS, Simulation
 
@@ -150,6 +151,60 @@ def test_tables_do_not_depend_on_how_the_run_is_stepped(tmp_path, monkeypatch):
     assert sim.run_result.info["digest"] == whole.info["digest"]
     for table in whole.tables:
         assert whole.table(table).equals(sim.run_result.table(table))
+
+
+FINE = {**SCENARIO, "trace": {"interval": "200ns"}}
+
+
+@pytest.mark.parametrize("way", ["run", "step"])
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_run_that_goes_on_after_an_interrupt_has_all_rows(way, is_after, tmp_path, monkeypatch):
+    """Before and after the engine is stepped, in a run or between two looks at it."""
+    whole = fabemu.run(FINE, tmp_path / "a")
+    monkeypatch.setattr("fabemu.simulate.BUDGET_HOPS", 20)
+    sim = fabemu.prepare(FINE, tmp_path / "b")
+    stepped, calls = sim._threads.run, 0
+
+    def interrupted(stop_ps, budget):
+        nonlocal calls
+        calls += 1
+        if calls in (3, 4, 9):
+            if is_after:
+                stepped(stop_ps, budget)
+            raise KeyboardInterrupt
+        return stepped(stop_ps, budget)
+
+    monkeypatch.setattr(sim._threads, "run", interrupted)
+    parts = []
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            if way == "run":
+                sim.run()
+            else:
+                parts += [snapshot.records for snapshot in sim.step("300ns")]
+    result = sim.run()
+    assert calls > 9 and result.info["status"] == "finished"
+    assert result.info["digest"] == whole.info["digest"]
+    assert whole.ports.num_rows > 50
+    for table in whole.tables:
+        assert whole.table(table).equals(result.table(table)), table
+
+
+def test_rows_of_ports_go_straight_to_their_table(tmp_path, monkeypatch):
+    drained = []
+    record = Recorder.record
+
+    def noting(recorder, records, engine):
+        drained.append(len(records["ports"]))
+        record(recorder, records, engine)
+
+    monkeypatch.setattr(Recorder, "record", noting)
+    result = fabemu.run(FINE, tmp_path / "a")
+    # The last interval is closed when no room is lent any more.
+    assert result.ports.num_rows > 50 and sum(drained[:-1]) == 0
+    with fabemu.prepare(FINE, tmp_path / "b") as sim:
+        kept = sum(len(snapshot.records["ports"]) for snapshot in sim.step("300ns"))
+    assert kept == result.ports.num_rows
 
 
 def test_a_run_reproduces_from_its_directory(tmp_path):

@@ -153,6 +153,25 @@ def test_calls_of_one_thread_last_a_tenth_of_a_second(speed, budget):
     assert engine.calls[2:] == [(1, budget)] * 2
 
 
+@pytest.mark.parametrize("most_hops", [3_000, 9_000, 120_000])
+def test_calls_that_end_when_a_batch_is_full_are_learned_from_together(most_hops):
+    """However few hops they have, another thread is tried after as many in all."""
+
+    class Short(StubEngine):
+        def run(self, stop_ps, budget, patience_s):
+            return super().run(stop_ps, min(budget, most_hops), patience_s)
+
+    engine = Short(lambda count, _: 1e6 * count**0.9, PLAN.node_count)
+    stepped = Threads(engine, PLAN, 2, engine.clock)
+    while engine.shares == []:
+        stepped.run(10**12, 10**6)
+    assert engine.packet_hops <= PATIENCE_CALLS[0] * SHORT_HOPS
+    while engine.packet_hops < 10**8:
+        stepped.run(10**12, 10**6)
+    assert stepped.count == 2
+    assert stepped.hops[2] > 0.7 * engine.packet_hops
+
+
 def test_a_small_budget_is_kept_to():
     engine = NotingEngine(lambda count, _: 50e6, PLAN.node_count)
     stepped = Threads(engine, PLAN, 2, engine.clock)

@@ -136,7 +136,7 @@ cdef class Engine:
     cdef engine_t* e
     cdef object plan
     cdef bint finished
-    cdef object port_columns      # arrays that rows of ports go to, kept while they do
+    cdef object port_columns      # memory that rows of ports go to, kept while they do
     cdef size_t fixed_bytes       # of the arena, when the engine had been made
     cdef int32_t last_status
     cdef bint busy                # a thread of Python's is in `run`, without the GIL
@@ -598,12 +598,16 @@ cdef class Engine:
         Raises
         ------
         ValueError
-            There is no such room, or a column is of another type.
+            There is no such room, a column is of another type, or rows of ports wait that came before: some in columns
+            for `filled_ports`, or some for `drain`.
         """
         self._refuse_a_second_thread()
+        if self.e.port_columns.place > self.e.port_columns.first or self.e.worker.ports.count > 0:
+            raise ValueError("rows of ports that came before wait for filled_ports and drain")
         self.filled_ports()
-        port_columns_find(&self.e.port_columns, columns, first, end)
-        self.port_columns = list(columns.values())
+        held = {name: memoryview(columns[name]) for name in columns}
+        port_columns_find(&self.e.port_columns, held, first, end)
+        self.port_columns = held
 
     def filled_ports(self):
         """How many rows have gone to the columns of `fill_ports`; no more do."""

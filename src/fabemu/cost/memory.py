@@ -24,7 +24,7 @@ LIBRARIES_BYTES = 85 * 10**6
 """Resident size of the interpreter with numpy, pyarrow and fabemu, before a scenario (CPython 3.11, Linux x86-64)."""
 
 BUDGET_HOPS = 1_000_000
-"""Packet hops between two looks at the records of the engine; `fabemu.simulate` steps by it."""
+"""Packet hops between two looks at the records of the engine at most; `fabemu.simulate` steps by it."""
 
 PACKETS_BUDGET_HOPS = 200_000
 """The same where every hop makes a row."""
@@ -35,6 +35,7 @@ USABLE = 0.5
 _QUEUED_PS = 30 * 10**6  # senders go on for so long before congestion control has slowed them (MODEL 12)
 _BLOCK_PLACES = 8  # of a block of an egress queue, one of them taken by the pointer to the next
 _RING_FIRST = 8  # places
+_BATCHES_DRAINED = 5  # most rows of a rare kind that come between two looks, as batches, about
 _ROWS_IN_PLACE = ("ports", "pauses")  # tables whose columns are made of rows where they lie
 
 
@@ -228,7 +229,9 @@ def _record_bytes(
         row_bytes = 8 * len(TABLES[table].columns)
         batch = TABLES[table].batch_rows
         # A whole interval is closed at once.
-        drained = {"packets": PACKETS_BUDGET_HOPS, "ports": plan.port_count * plan.class_count}.get(table, batch)
+        drained = {"packets": PACKETS_BUDGET_HOPS, "ports": plan.port_count * plan.class_count}.get(
+            table, _BATCHES_DRAINED * batch
+        )
         count = rows.get(table, 0)
         # Collectives and jobs are told of at the end, by no records of the core.
         record_bytes = sizes[record[table]] if table in record else 0

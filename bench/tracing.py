@@ -48,8 +48,8 @@ def compare(name: str, *, repeats: int, smoke: bool = False, levels: Sequence[st
     list
         What `bench.harness.run_once` gives for every level, with ``measured_cpu_seconds``; how much of them goes to
         taking, converting and writing rows (those of ports are set in their table by the core) and closing the run,
-        ``writing_share``; and the shares by which they and the
-        CPU seconds of the process are above the first level in the same turn: ``measured_share``, ``process_share``.
+        ``writing_share``; and the shares by which they and the CPU seconds of the process are above the first level in
+        the same turn: ``measured_share``, ``process_share``.
 
     Raises
     ------

@@ -106,7 +106,7 @@ cdef inline void link_down(engine_t* e, worker_t* w, int32_t port_id, ps_t now) 
             stats_paused(queue, now)
             queue.pause_until_ps = now
             queue.pause_since_ps = -1
-            port_touch(e, w, port_id, <uint32_t>1 << klass)
+            port_touch(e, w, port_id, klass)
             if e.watches != NULL:
                 watch_changed(e, w, port.node, first + klass, now)
         if (e.plan.lossless_mask >> klass) & 1:
@@ -190,7 +190,7 @@ cdef inline void pfc_switch(engine_t* e, worker_t* w, int32_t port_id, uint32_t 
             stats_paused(queue, now)
             queue.pause_until_ps = now
             queue.pause_since_ps = -1
-            port_touch(e, w, port_id, <uint32_t>1 << klass)
+            port_touch(e, w, port_id, klass)
             if e.watches != NULL:
                 watch_changed(e, w, port.node, <int64_t>port_id * e.plan.class_count + klass, now)
             port_kick(e, w, port, port_id, now if now > port.busy_until_ps else port.busy_until_ps)

@@ -10,7 +10,7 @@ from .memory cimport ring_grow
 from .packet cimport packet_shape, packet_t, packet_words
 from .state cimport engine_t, worker_t, port_t, queue_t, control_t, control_queue_t
 from .link cimport burst_t, burst_begin, burst_close, burst_commit
-from .stats cimport port_touch, stats_sent
+from .stats cimport port_touch_classes, stats_sent
 from .wake cimport port_kick
 
 
@@ -66,7 +66,7 @@ cdef inline void host_burst_close(engine_t* e, worker_t* w, burst_t* burst, int3
     w.sent += count
     w.sent_bytes += burst.bytes
     # Which classes they were of is not known any more.
-    port_touch(e, w, port_id, (<uint32_t>1 << e.plan.class_count) - 1)
+    port_touch_classes(e, w, port_id, (<uint32_t>1 << e.plan.class_count) - 1)
     burst_close(e, w, burst)
 
 

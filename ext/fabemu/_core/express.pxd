@@ -480,7 +480,7 @@ cdef inline void express_run(engine_t* e, worker_t* w, switch_t* mmu, int32_t fi
             w.marks += marks
         bound.head = next
         bound.cursor = <express_t*>arriving
-        port_touch(e, w, port_id, <uint32_t>1 << klass)
+        port_touch(e, w, port_id, klass)
         events_count(w, events + size, burst.start_ps)
         burst_close(e, w, &burst)
 
@@ -509,7 +509,7 @@ cdef inline ps_t express_end_class(engine_t* e, worker_t* w, switch_t* mmu, int3
                 queue.bytes_max = queue.bytes
             entry = entry.next
             events += 1
-        port_touch(e, w, first_port + local, <uint32_t>1 << klass)
+        port_touch(e, w, first_port + local, klass)
         events_count(w, events, queue.area_since_ps)
     entry = bound.head
     while entry != NULL:

@@ -16,7 +16,7 @@ from .state cimport engine_t, worker_t, port_t, queue_t, pause_t, pending_t, pen
 from .heaps cimport event_key, events_push
 from .link cimport link_begin, link_commit, link_wire_ps
 from .mmu cimport mmu_is_static, mmu_threshold
-from .stats cimport port_touch, stats_paused
+from .stats cimport port_touch_classes, stats_paused
 from .trace cimport pause_row_t, record_append
 from .wake cimport port_expect, port_kick
 from .watch cimport watch_changed
@@ -226,7 +226,7 @@ cdef inline void pfc_send(engine_t* e, worker_t* w, port_t* port, int32_t port_i
     link_commit(e, w, port, port_id, packet, packet_words(packet.qp, xoff_mask),
                 packet_shape(packet.size, KIND_PFC, 0), now)
     w.pfc_sent += 1
-    port_touch(e, w, port_id, classes)
+    port_touch_classes(e, w, port_id, classes)
     effect_ps = port.busy_until_ps + port.delay_ps + e.plan.port_pfc_response_ps[e.plan.port_peer[port_id]]
     for klass in range(e.plan.class_count):
         if (classes >> klass) & 1:
@@ -278,7 +278,7 @@ cdef inline void pfc_apply(engine_t* e, worker_t* w, port_t* port, int32_t port_
     cdef int32_t klass
     cdef bint resumed = False
     classes &= e.pfc_obey_mask[port_id]
-    port_touch(e, w, port_id, classes)
+    port_touch_classes(e, w, port_id, classes)
     for klass in range(e.plan.class_count):
         if not (classes >> klass) & 1:
             continue

@@ -347,7 +347,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
                 memcpy(place, packet, sizeof(packet_t))
                 place.ingress = <uint16_t>ingress.local
                 port.waiting_mask |= <uint8_t>(1 << klass)
-                port_touch(e, w, port_id, <uint32_t>1 << klass)
+                port_touch(e, w, port_id, klass)
                 if lossless:
                     pg.held[port_id - first_port] += <uint32_t>size
                     if not (ingress.xoff_mask >> klass) & 1 and mmu_wants_xoff(e, mmu, pg) and (
@@ -526,7 +526,7 @@ cdef inline ps_t sequence_run(engine_t* e, worker_t* w, int32_t node) noexcept n
             hops += 1
             last_hop_ps = now
             stats_sent(queue, size)
-            port_touch(e, w, port_id, <uint32_t>1 << klass)
+            port_touch(e, w, port_id, klass)
             if likely(w.choice_count != 1):
                 break
         if unlikely(w.choice_count > 0):

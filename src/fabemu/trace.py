@@ -227,7 +227,7 @@ TABLES: dict[str, TableFormat] = {
             "pauses",
             "One row per pause: from an XOFF of one port of a switch or host for one class to the end of the pause at "
             "its peer, in the order in which they ended.",
-            8192,
+            16384,
             (
                 Column("xoff_ps", "int64", "ps", "The switch decided to pause"),
                 Column("sent_ps", "int64", "ps", "Transmission of the PFC frame started", nullable=True),
